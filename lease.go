@@ -1,0 +1,74 @@
+package gobridge
+
+import (
+	"context"
+	"time"
+)
+
+// LeaseStore gives out leases: who owns which partition, under which version.
+//
+// A lease store judges no expiry, for clocks differ. Whoever wants a lease that
+// another holds watches its Revision, and when that has not changed for the
+// lease's whole Term, by the watcher's own monotonic clock, takes it over. The
+// holder counts its term from before it asked, and stops when it could not
+// renew in time.
+//
+// All methods are safe for concurrent use, also from several processes.
+type LeaseStore interface {
+	// Acquire takes the lease of a partition that nobody holds, or that is
+	// unchanged since the request's Observed. Otherwise the error is
+	// [ErrLeaseHeld]. The new lease's version is above every earlier one of the
+	// partition, released or not, and above MinVersion. An empty owner or a term
+	// of zero or less is an error.
+	Acquire(ctx context.Context, request AcquireRequest) (Lease, error)
+
+	// Renew gives the leases a new Revision each and returns them. One that has
+	// been taken over or released is missing from the result; that is no error.
+	// An error means that nothing is known.
+	Renew(ctx context.Context, leases []Lease) ([]Lease, error)
+
+	// Release gives a lease up, so that another can acquire it at once. One that
+	// has been taken over is [ErrLeaseLost].
+	Release(ctx context.Context, lease Lease) error
+
+	// Leases returns every partition's lease, released ones too, in ascending
+	// order of partitions.
+	Leases(ctx context.Context) ([]Lease, error)
+}
+
+// AcquireRequest asks for a lease.
+type AcquireRequest struct {
+	Partition Partition
+	Owner     string
+	Term      time.Duration
+
+	// MinVersion is the newest version that the outbox has seen
+	// ([Stats].Fence), which is ahead of the lease's after a restore.
+	MinVersion int64
+
+	// Observed, unless zero, is the Revision that the asker has seen unchanged
+	// for the holder's whole term.
+	Observed int64
+}
+
+// Lease is the right to drain a partition.
+type Lease struct {
+	Partition Partition
+	Token     Token
+	Term      time.Duration
+
+	// Revision is above zero and changes with every acquisition, renewal and
+	// release of the partition's lease.
+	Revision int64
+
+	// Released says that nobody holds it.
+	Released bool
+
+	// RenewedAt is the holder's clock, for people to read.
+	RenewedAt time.Time
+}
+
+// Leaser is a store that brings its own leases. Optional.
+type Leaser interface {
+	Leases() LeaseStore
+}

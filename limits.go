@@ -1,0 +1,114 @@
+package gobridge
+
+import (
+	"strings"
+	"time"
+
+	"gobridge/messaging"
+)
+
+// Limits is what a store can hold. Sizes are bytes; zero means no limit.
+type Limits struct {
+	MaxPartition   int
+	MaxID          int
+	MaxBinding     int
+	MaxKey         int
+	MaxSubject     int
+	MaxContentType int
+	MaxHeaders     int // how many
+	MaxHeaderBytes int // names and values together
+	MaxPayload     int
+	// MaxEnvelope bounds payload, headers, subject, key, ID and content type together.
+	MaxEnvelope int
+	// MaxBindings bounds the records of one envelope in a call, which are
+	// stored all or none.
+	MaxBindings int
+	// MaxCallBytes bounds the envelopes of the records of one envelope together.
+	MaxCallBytes int64
+}
+
+// Times that a store can hold are from 1970 to 2261: their nanoseconds fit 63 bits.
+var (
+	minTime = time.Unix(0, 1)
+	maxTime = time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Check returns a [*FieldError] if r can't be stored within the limits.
+func (l Limits) Check(r *Record) error {
+	if r.Partition == "" {
+		return &FieldError{Field: "Partition", Problem: "is empty"}
+	}
+	if r.Binding == "" {
+		return &FieldError{Field: "Binding", Problem: "is empty"}
+	}
+	if r.State != StatePending && r.State != StateDead {
+		return &FieldError{Field: "State", Problem: "is " + r.State.String() + "; a new record is pending or dead"}
+	}
+	if err := errFirst(
+		over("Partition", len(r.Partition), l.MaxPartition),
+		over("Binding", len(r.Binding), l.MaxBinding),
+		inRange("CreatedAt", r.CreatedAt),
+	); err != nil {
+		return err
+	}
+	return l.CheckEnvelope(&r.Envelope)
+}
+
+// CheckEnvelope returns a [*FieldError] if no record of e can be stored within
+// the limits.
+func (l Limits) CheckEnvelope(e *messaging.Envelope) error {
+	if e.ID == "" {
+		return &FieldError{Field: "Envelope.ID", Problem: "is empty"}
+	}
+	for name := range e.Headers {
+		if strings.EqualFold(name, messaging.HeaderOrderingKey) {
+			return &FieldError{Field: "Envelope.Headers", Problem: "has " + name + "; set Envelope.OrderingKey instead"}
+		}
+		if name == "" {
+			return &FieldError{Field: "Envelope.Headers", Problem: "has an empty name"}
+		}
+	}
+	if l.MaxHeaders > 0 && len(e.Headers) > l.MaxHeaders {
+		return &FieldError{Field: "Envelope.Headers", Problem: "entries", Size: int64(len(e.Headers)), Limit: int64(l.MaxHeaders)}
+	}
+	return errFirst(
+		over("Envelope.ID", len(e.ID), l.MaxID),
+		over("Envelope.Subject", len(e.Subject), l.MaxSubject),
+		over("Envelope.OrderingKey", len(e.OrderingKey), l.MaxKey),
+		over("Envelope.ContentType", len(e.ContentType), l.MaxContentType),
+		over("Envelope.Headers", e.Headers.Size(), l.MaxHeaderBytes),
+		over("Envelope.Payload", len(e.Payload), l.MaxPayload),
+		over("Envelope", EnvelopeSize(e), l.MaxEnvelope),
+		inRange("Envelope.CreatedAt", e.CreatedAt),
+		inRange("Envelope.NotBefore", e.NotBefore),
+		inRange("Envelope.ExpiresAt", e.ExpiresAt),
+	)
+}
+
+// EnvelopeSize is what [Limits].MaxEnvelope bounds.
+func EnvelopeSize(e *messaging.Envelope) int {
+	return len(e.ID) + len(e.Subject) + len(e.OrderingKey) + len(e.ContentType) + e.Headers.Size() + len(e.Payload)
+}
+
+func over(field string, size, limit int) error {
+	if limit > 0 && size > limit {
+		return &FieldError{Field: field, Problem: "bytes", Size: int64(size), Limit: int64(limit)}
+	}
+	return nil
+}
+
+func inRange(field string, t time.Time) error {
+	if !t.IsZero() && (t.Before(minTime) || !t.Before(maxTime)) {
+		return &FieldError{Field: field, Problem: "is " + t.UTC().Format(time.RFC3339) + ", outside 1970 to 2261"}
+	}
+	return nil
+}
+
+func errFirst(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
