@@ -1,0 +1,38 @@
+# gobridge: the targets that people use. `make` lists them.
+
+GO      ?= go
+BIN     := bin/gobridge
+TOOL    := $(GO) tool -modfile=tools/go.mod
+ROUNDS  ?= 100
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test race lint fuzz bench torture kill docs
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build and run the bridge with examples/quickstart.yaml
+	./$(BIN) run examples/quickstart.yaml
+
+build: ## build bin/gobridge
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gobridge
+
+test: ## all hermetic tests
+	$(GO) vet ./...
+	$(GO) test -shuffle=on ./...
+
+race: ## the same tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
+
+lint: ## golangci-lint, as pinned in tools/go.mod
+	$(TOOL) golangci-lint run ./...
+
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -ho --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' -r $$dir --exclude-dir='?*' | sed 's/func //' | sort -u); do \
+			echo "== $$dir $$target"; $(GO) test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME) $$dir; \
+		done; done
+
+docs: ## write docs/configuration.md and the JSON schema anew from the code
+	$(GO) generate ./config/...
