@@ -1,0 +1,90 @@
+// Package torture kills the real binary, fills its disk and restarts it under
+// load, and holds what the outside saw against what gobridge promises.
+//
+// A producer sends the next message of a key only when the one before was
+// acknowledged, so the order of a key is known from outside. The checker works
+// on that history alone: it knows nothing of stores, leases or records.
+//
+// Environment: TORTURE_ROUNDS (1), TORTURE_SEED (random; printed), TORTURE_LOAD
+// (2s of load a round), TORTURE_RACE (any value builds with -race) and
+// TORTURE_BINARY (a binary to use instead of building one).
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// envBinary names the binary for the tests below TestMain, which builds it.
+const envBinary = "TORTURE_BINARY"
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "gobridge-torture-")
+	if err == nil && os.Getenv(envBinary) == "" {
+		err = build(filepath.Join(dir, "gobridge"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// build makes the binary and names it in the environment.
+func build(path string) error {
+	args := []string{"build", "-o", path}
+	if os.Getenv("TORTURE_RACE") != "" {
+		args = append(args, "-race")
+	}
+	command := exec.CommandContext(context.Background(), "go", append(args, "gobridge/cmd/gobridge")...)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the binary: %w\n%s", err, out)
+	}
+	return os.Setenv(envBinary, path)
+}
+
+// rounds is how often a test repeats itself.
+func rounds(t *testing.T) int {
+	return fromEnv(t, "TORTURE_ROUNDS", 1, strconv.Atoi)
+}
+
+// seed is what all randomness of a run comes from.
+func seed(t *testing.T) uint64 {
+	return fromEnv(t, "TORTURE_SEED", uint64(rand.Uint32()), func(s string) (uint64, error) {
+		return strconv.ParseUint(s, 10, 64)
+	})
+}
+
+// load is how long the producers of a round work.
+func load(t *testing.T) time.Duration {
+	return fromEnv(t, "TORTURE_LOAD", 2*time.Second, time.ParseDuration)
+}
+
+func fromEnv[V any](t *testing.T, name string, otherwise V, parse func(string) (V, error)) V {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	value, err := parse(text)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, text, err)
+	}
+	return value
+}
+
+// random returns a source of randomness for one use: the same for the same seed
+// and use.
+func random(seed, use uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, use)) }

@@ -1,0 +1,206 @@
+package torture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// diskSize is the size of the disk that gets full.
+const diskSize = 24 << 20
+
+// withDisk runs the body with a small disk of its own: as root, or in a user and
+// mount namespace.
+func withDisk(t *testing.T, body func(t *testing.T, disk string)) {
+	if os.Geteuid() != 0 {
+		inNamespace(t)
+		return
+	}
+	disk := t.TempDir()
+	err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d", diskSize))
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("mount a small tmpfs: %v; CI runs this test", err)
+		}
+		t.Skipf("a disk that gets full needs a mount, and this user may not: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	body(t, disk)
+}
+
+// inNamespace runs the same test as the root of namespaces of its own.
+func inNamespace(t *testing.T) {
+	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := command.CombinedOutput()
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed):
+		t.Fatalf("in a namespace of its own: %v\n%s", err, out)
+	case err != nil:
+		t.Skipf("a disk that gets full needs a mount; this user is not root and may have no user namespace: %v", err)
+	case bytes.Contains(out, []byte("--- SKIP")):
+		t.Skipf("a disk that gets full needs a mount; in a user namespace:\n%s", out)
+	}
+	t.Logf("in a namespace of its own:\n%s", out)
+}
+
+// fill takes all that is left of a disk; free gives it back.
+func fill(t *testing.T, disk string) (free func()) {
+	t.Helper()
+	name := filepath.Join(disk, "ballast")
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, size := range []int{64 << 10, 512} {
+		for err == nil {
+			_, err = file.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("fill the disk: %v", err)
+		}
+		err = nil
+	}
+	return func() {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// patience bounds the wait for something that is sure to happen.
+const patience = 20 * time.Second
+
+// await waits until a condition holds.
+func (r *rig) await(what string, holds func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("seed %d: waited %s for this: %s; the log:%s", r.seed, patience, what, r.book.tail(15))
+		}
+	}
+}
+
+// TestFullDisk fills the disk of the outbox to the last byte, twice, and the
+// second time kills the process and starts it on the full disk.
+func TestFullDisk(t *testing.T) {
+	withDisk(t, func(t *testing.T, disk string) {
+		seed := seed(t)
+		r := newRig(t, seed, disk, t.TempDir())
+		r.receiver.calmed.Store(true)
+		r.work.maxPad = 8000
+		address := freeAddress(t)
+		config := r.configure(address)
+		r.front.to(address)
+		p := r.start(config)
+		stop := r.work.run(t, seed)
+		for outage := range 2 {
+			r.awaitReady(p, address)
+			r.awaitAccepted(50)
+			free := fill(t, disk)
+			r.history.mark("disk full")
+			refused := r.work.refused.Load()
+			r.await("a producer is answered 503", func() bool { return r.work.refused.Load() > refused+20 })
+			if outage == 1 {
+				p.kill()
+				r.history.mark("process %d killed", p.command.Process.Pid)
+				p = r.start(config)
+				time.Sleep(outageLength)
+			}
+			free()
+			r.history.mark("disk free")
+			p = r.reopen(p, config)
+		}
+		r.awaitAccepted(50)
+		stop()
+		r.finish(p)
+		t.Logf("%s, outages 2, kills 1", r.summary())
+	})
+}
+
+// TestFullDestination fills the disk that the file binding writes to. Its
+// deliveries fail and the webhook's go on; once there is room, it catches up,
+// and no line is torn.
+func TestFullDestination(t *testing.T) {
+	withDisk(t, func(t *testing.T, disk string) {
+		seed := seed(t)
+		r := newRig(t, seed, t.TempDir(), disk)
+		r.receiver.calmed.Store(true)
+		r.work.maxPad = 4000
+		address := freeAddress(t)
+		config := r.configure(address)
+		r.front.to(address)
+		p := r.start(config)
+		stop := r.work.run(t, seed)
+		for outage := range 2 {
+			r.awaitReady(p, address)
+			r.awaitAccepted(50)
+			free := fill(t, disk)
+			r.history.mark("disk of the files full")
+			r.awaitAccepted(100)
+			r.awaitMissing()
+			if outage == 1 {
+				p.kill()
+				r.history.mark("process %d killed", p.command.Process.Pid)
+				p = r.start(config)
+				r.awaitReady(p, address)
+				r.awaitAccepted(20)
+			}
+			free()
+			r.history.mark("disk of the files free")
+		}
+		stop()
+		r.finish(p)
+		t.Logf("%s, outages 2, kills 1", r.summary())
+	})
+}
+
+// awaitAccepted waits for so many more acknowledgements.
+func (r *rig) awaitAccepted(more int) {
+	r.t.Helper()
+	from := r.acked()
+	r.await(fmt.Sprintf("%d more messages are acknowledged", more), func() bool { return r.acked() >= from+more })
+}
+
+// awaitMissing waits until the files are behind what was accepted, and the
+// webhook is not.
+func (r *rig) awaitMissing() {
+	r.t.Helper()
+	accepted := map[string]bool{}
+	r.history.mu.Lock()
+	for id := range r.history.accepted {
+		accepted[id] = true
+	}
+	r.history.mu.Unlock()
+	r.await("the webhook gets what was accepted, while the files' disk is full", func() bool {
+		r.history.mu.Lock()
+		defer r.history.mu.Unlock()
+		for id := range accepted {
+			if !r.history.taken["hook"][id] {
+				return false
+			}
+		}
+		return true
+	})
+	if r.missingInFiles() == 0 {
+		r.t.Errorf("seed %d: the disk is full, and the files have everything", r.seed)
+	}
+}
