@@ -1,6 +1,8 @@
 package torture
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -138,5 +140,35 @@ func TestTraceIsShortAndAboutTheMatter(t *testing.T) {
 	}
 	if strings.Contains(text, "key=b") {
 		t.Errorf("the trace tells of another key:\n%s", text)
+	}
+}
+
+func TestReadLinesFindsWhatIsTorn(t *testing.T) {
+	const good = `{"id":"a1","attempt":2,"version":3,"data":{"id":"a1","key":"a","seq":1,"pad":""}}` + "\n"
+	for _, c := range []struct {
+		name, text string
+		events     int
+		wrong      bool
+	}{
+		{"two lines", good + good, 2, false},
+		{"nothing", "", 0, false},
+		{"a last line without its end", good + good[:20], 1, true},
+		{"a whole last line without its end", good + good[:len(good)-1], 1, true},
+		{"a line within a line", good[:20] + good + good, 1, true},
+		{"another message's payload", strings.Replace(good, `{"id":"a1"`, `{"id":"a2"`, 1), 0, true},
+		{"zeros", good + "\x00\x00\n", 1, true},
+	} {
+		path := filepath.Join(t.TempDir(), "lines")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		events, err := readLines(path)
+		if len(events) != c.events || (err != nil) != c.wrong {
+			t.Errorf("%s: %d events, error %v", c.name, len(events), err)
+		}
+	}
+	events, err := readLines(filepath.Join(t.TempDir(), "none"))
+	if len(events) != 0 || err != nil {
+		t.Errorf("no file: %v, %v", events, err)
 	}
 }

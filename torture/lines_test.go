@@ -14,7 +14,8 @@ import (
 type delivered struct {
 	ID      string          `json:"id"`
 	Attempt int             `json:"attempt"`
-	Payload json.RawMessage `json:"payload"`
+	Version int             `json:"version"`
+	Data    json.RawMessage `json:"data"`
 }
 
 // readLines reads a file of JSON lines as arrivals.
@@ -37,7 +38,7 @@ func readLines(path string) ([]event, error) {
 			wrong = append(wrong, fmt.Errorf("%s line %d: %w: %.200q", filepath.Base(path), i+1, err, text))
 			continue
 		}
-		e.note = fmt.Sprintf("(line %d)", i+1)
+		e.note += fmt.Sprintf(", line %d", i+1)
 		out = append(out, e)
 	}
 	return out, errors.Join(wrong...)
@@ -52,12 +53,13 @@ func parseLine(text []byte) (event, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return event{}, err
 	}
-	if err := json.Unmarshal(d.Payload, &m); err != nil {
+	if err := json.Unmarshal(d.Data, &m); err != nil {
 		return event{}, fmt.Errorf("the payload: %w", err)
 	}
 	if d.ID != m.ID {
 		return event{}, fmt.Errorf("the line's ID is %q, the payload's %q", d.ID, m.ID)
 	}
 	return event{kind: arrived, binding: "file", id: m.ID, key: m.Key, seq: m.Seq,
-		digest: digest(m.body()), attempt: d.Attempt, taken: true}, nil
+		digest: digest(d.Data), attempt: d.Attempt, taken: true,
+		note: fmt.Sprintf("(token version %d)", d.Version)}, nil
 }
