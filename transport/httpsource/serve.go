@@ -1,0 +1,152 @@
+package httpsource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"gobridge"
+	"gobridge/messaging"
+)
+
+// ServeHTTP answers one request. The server is its own handler, for tests and
+// for those who bring a listener of their own.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "panic", v)
+			plainProblem(http.StatusInternalServerError, "Something went wrong that was not the request's fault. "+
+				"Repeating it under the same ID is safe.").write(w)
+		}
+	}()
+	receipt, p := s.serve(w, r)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	writeReceipt(w, receipt)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) (gobridge.Receipt, *problem) {
+	var none gobridge.Receipt
+	rt := s.routes[r.URL.Path]
+	if rt == nil {
+		return none, plainProblem(http.StatusNotFound, "No route has this path.")
+	}
+	if r.Method != http.MethodPost {
+		p := plainProblem(http.StatusMethodNotAllowed, "Messages are sent by POST.")
+		p.allow = http.MethodPost
+		return none, p
+	}
+	if p := rt.authorize(r.Header); p != nil {
+		return none, p
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return none, &problem{
+			Type: typeBusy, Title: "Busy", Status: http.StatusServiceUnavailable,
+			Detail: "Too many requests are being worked on just now.", retryAfter: waitBusy,
+		}
+	}
+	envelope, p := rt.envelope(r.Header)
+	if p != nil {
+		return none, p
+	}
+	if envelope.Payload, p = rt.body(w, r); p != nil {
+		return none, p
+	}
+	if p := rt.verify(r.Header, envelope.Payload); p != nil {
+		return none, p
+	}
+	return s.store(r, rt, envelope)
+}
+
+// store makes the message durable. From here on it does not matter whether the
+// client is still there: the message is complete, and a client that comes back
+// with it finds a duplicate.
+func (s *Server) store(r *http.Request, rt *route, envelope messaging.Envelope) (gobridge.Receipt, *problem) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.options.AcceptTimeout)
+	defer cancel()
+	receipt, err := rt.accept(ctx, envelope)
+	if err == nil {
+		return receipt, nil
+	}
+	p := fromAccept(err)
+	switch p.Type {
+	case typeStore:
+		s.log.ErrorContext(ctx, "message not stored", "path", rt.path, "id", envelope.ID, "error", err)
+	case typeRejected:
+		s.log.WarnContext(ctx, "message rejected", "path", rt.path, "id", envelope.ID, "error", err)
+	}
+	return receipt, p
+}
+
+// body reads the payload, no further than its limit.
+func (rt *route) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
+	if r.ContentLength > rt.maxBody {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+		return nil, tooLarge("payload", rt.maxBody)
+	}
+	if r.ContentLength == 0 || r.Body == nil {
+		return nil, nil
+	}
+	limited := http.MaxBytesReader(w, r.Body, rt.maxBody)
+	var body []byte
+	var err error
+	if r.ContentLength > 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(limited, body)
+	} else {
+		body, err = io.ReadAll(limited)
+	}
+	if err == nil {
+		return body, nil
+	}
+	var over *http.MaxBytesError
+	var network net.Error
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge("payload", rt.maxBody)
+	case errors.As(err, &network) && network.Timeout():
+		return nil, plainProblem(http.StatusRequestTimeout, "The body did not arrive in time.")
+	default:
+		return nil, plainProblem(http.StatusBadRequest, "The body did not arrive whole.")
+	}
+}
+
+func writeReceipt(w http.ResponseWriter, receipt gobridge.Receipt) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Cache-Control"] = []string{"no-store"}
+	status, tail := http.StatusAccepted, "}\n"
+	if receipt.Duplicate {
+		status, tail = http.StatusOK, `,"duplicate":true}`+"\n"
+	}
+	body := make([]byte, 0, len(receipt.EnvelopeID)+32)
+	body = append(body, `{"id":`...)
+	body = appendJSONString(body, receipt.EnvelopeID)
+	body = append(body, tail...)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // if the client is gone, it will ask again
+}
+
+func appendJSONString(dst []byte, s string) []byte {
+	simple := !strings.ContainsFunc(s, func(r rune) bool {
+		return r < ' ' || r > '~' || r == '"' || r == '\\'
+	})
+	if simple {
+		dst = append(append(dst, '"'), s...)
+		return append(dst, '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil { // a string always has an encoding
+		return append(dst, `""`...)
+	}
+	return append(dst, quoted...)
+}

@@ -1,0 +1,94 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// maxConnectTime bounds connecting and, again, the TLS handshake.
+const maxConnectTime = 10 * time.Second
+
+// unreachableError says that there was no connection to send anything on.
+type unreachableError struct{ err error }
+
+func (e *unreachableError) Error() string { return e.err.Error() }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// newTransport returns the connection pool of a sender. It speaks HTTP/1.1:
+// over HTTP/2 all sends would share one connection and fail with it.
+func newTransport(options Options, hostname string, timeout time.Duration) *http.Transport {
+	connections := options.Connections
+	if connections == 0 {
+		connections = defaultConnections
+	}
+	// Less than the whole, or a host that does not answer would look like one
+	// that is slow.
+	limit := min(maxConnectTime, timeout/2)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if options.TLS != nil {
+		config = options.TLS.Clone()
+	}
+	config.NextProtos = []string{"http/1.1"}
+	d := &dialer{net: net.Dialer{Timeout: limit}, limit: limit, config: config, hostname: hostname}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	t := &http.Transport{
+		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
+		TLSClientConfig:        config, // for a proxy's tunnel
+		TLSHandshakeTimeout:    limit,
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           connections,
+		MaxIdleConnsPerHost:    connections,
+		IdleConnTimeout:        idleTime,
+		MaxResponseHeaderBytes: maxResponseHeader,
+	}
+	if options.Proxy != nil {
+		t.Proxy = http.ProxyURL(options.Proxy)
+	}
+	return t
+}
+
+// dialer connects, and marks every failure to do so.
+type dialer struct {
+	net      net.Dialer
+	limit    time.Duration
+	config   *tls.Config
+	hostname string
+}
+
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.net.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, &unreachableError{err}
+	}
+	return conn, nil
+}
+
+func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.config
+	if config.ServerName == "" {
+		config = config.Clone()
+		// Not always the sender's own host: a proxy may be spoken to by TLS.
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			config.ServerName = d.hostname
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, &unreachableError{fmt.Errorf("TLS handshake: %w", err)}
+	}
+	return secure, nil
+}
