@@ -34,5 +34,14 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 			echo "== $$dir $$target"; $(GO) test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME) $$dir; \
 		done; done
 
+kill: ## kill the real binary a few times under load, fill its disk (under a minute)
+	TORTURE_ROUNDS=4 $(GO) test -count=1 -v ./torture
+
+torture: ## the same with ROUNDS (100) rounds; TORTURE_SEED repeats a run
+	TORTURE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 3h ./torture
+
+bench: ## measure store, drainer and the real binary; prints one table (about 10 minutes)
+	$(GO) run ./bench
+
 docs: ## write docs/configuration.md and the JSON schema anew from the code
 	$(GO) generate ./config/...

@@ -106,8 +106,6 @@ func (r *rig) await503(total bool) {
 	}
 }
 
-func (r *rig) acked() int { return r.history.count(func(e event) bool { return e.kind == acked }) }
-
 // reopen starts the process again if the failing disk kept it from starting, as
 // whoever supervises it would.
 func (r *rig) reopen(p *process, config string) *process {

@@ -86,19 +86,6 @@ func fill(t *testing.T, disk string) (free func()) {
 	}
 }
 
-// patience bounds the wait for something that is sure to happen.
-const patience = 20 * time.Second
-
-// await waits until a condition holds.
-func (r *rig) await(what string, holds func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("seed %d: waited %s for this: %s; the log:%s", r.seed, patience, what, r.book.tail(15))
-		}
-	}
-}
-
 // TestFullDisk fills the disk of the outbox to the last byte, twice, and the
 // second time kills the process and starts it on the full disk.
 func TestFullDisk(t *testing.T) {
@@ -171,13 +158,6 @@ func TestFullDestination(t *testing.T) {
 		r.finish(p)
 		t.Logf("%s, outages 2, kills 1", r.summary())
 	})
-}
-
-// awaitAccepted waits for so many more acknowledgements.
-func (r *rig) awaitAccepted(more int) {
-	r.t.Helper()
-	from := r.acked()
-	r.await(fmt.Sprintf("%d more messages are acknowledged", more), func() bool { return r.acked() >= from+more })
 }
 
 // awaitMissing waits until the files are behind what was accepted, and the

@@ -72,3 +72,31 @@ func (r *rig) end(p *process, rng *rand.Rand) {
 		r.history.mark("process %d killed", pid)
 	}
 }
+
+// TestKillIsNoticed kills a process that keeps its outbox in memory, for a test
+// that finds nothing wrong with that would find nothing wrong at all.
+func TestKillIsNoticed(t *testing.T) {
+	r := newRig(t, seed(t), "", t.TempDir())
+	address := freeAddress(t)
+	config := r.configure(address)
+	r.front.to(address)
+	p := r.start(config)
+	stop := r.work.run(t, r.seed)
+	r.await("messages that no destination has yet are accepted", func() bool {
+		return r.acked() > 100 && r.history.missing("hook") > 10
+	})
+	p.kill()
+	p = r.start(config)
+	r.awaitReady(p, address)
+	stop()
+	r.receiver.calmed.Store(true)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range r.history.check("hook") {
+		if v.rule == ruleLoss {
+			return
+		}
+	}
+	t.Errorf("seed %d: the outbox was lost, and the checker found no message missing", r.seed)
+}

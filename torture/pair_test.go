@@ -1,3 +1,5 @@
+//go:build unix
+
 package torture
 
 import (
@@ -46,15 +48,6 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("seed %d: a message waited %s, as long as the lease term of %s: %s", seed, longest, r.term, at)
 	}
 	t.Logf("%s, rolls 4, longest wait %s", r.summary(), longest.Round(time.Millisecond))
-}
-
-// awaitReady waits until the process answers.
-func (r *rig) awaitReady(p *process, address string) {
-	r.t.Helper()
-	for !answers(address) {
-		r.mustRun(p)
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // longestWait is the longest time from the acknowledgement of a message to its

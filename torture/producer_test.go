@@ -93,16 +93,21 @@ func (p *producers) deliver(ctx context.Context, client *http.Client, m message,
 	p.history.add(e)
 	deadline := time.Now().Add(giveUp)
 	for {
-		status, answer, err := p.post(ctx, client, m, body)
+		status, answer, err := p.post(ctx, client, m, body, rng)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			p.failed.Add(1)
 		case status == http.StatusAccepted || status == http.StatusOK:
-			e.kind, e.at = acked, 0
-			p.history.add(e)
-			return nil
+			if e.kind != acked {
+				e.kind, e.at = acked, 0
+				p.history.add(e)
+			}
+			if rng.IntN(50) > 0 {
+				return nil
+			}
+			continue // a producer that forgot its answer asks again
 		case status == http.StatusServiceUnavailable:
 			p.refused.Add(1)
 		default:
@@ -116,7 +121,15 @@ func (p *producers) deliver(ctx context.Context, client *http.Client, m message,
 	}
 }
 
-func (p *producers) post(ctx context.Context, client *http.Client, m message, body []byte) (status int, answer string, err error) {
+// impatience is the share of requests whose producer does not wait for the answer.
+const impatience = 20
+
+func (p *producers) post(ctx context.Context, client *http.Client, m message, body []byte, rng *rand.Rand) (status int, answer string, err error) {
+	if rng.IntN(impatience) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(5_000))*time.Microsecond)
+		defer cancel()
+	}
 	url := "http://" + *p.front.address.Load() + "/orders"
 	if m.Key == "" {
 		url = "http://" + *p.front.address.Load() + "/loose"

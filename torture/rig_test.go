@@ -11,12 +11,12 @@ import (
 )
 
 // configuration is the config file of a process: where it listens, where the
-// outbox is, the lease term, the webhook's address and the file binding's
+// outbox is kept, the lease term, the webhook's address and the file binding's
 // folder. So many attempts are allowed that nothing ends as a dead letter,
 // which would rightly let a key's tail go on.
 const configuration = `version: 1
 http: { listen: %[1]q }
-store: { sqlite: { path: %[2]q } }
+store: %[2]s
 lease_term: %[3]s
 routes:
   orders:
@@ -53,7 +53,7 @@ type rig struct {
 	front    *front
 	work     *producers
 
-	store string        // folder of the outbox
+	store string        // folder of the outbox; empty keeps it in memory
 	files string        // folder of the file bindings
 	term  time.Duration // of a lease
 }
@@ -72,7 +72,11 @@ func newRig(t *testing.T, seed uint64, store, files string) *rig {
 func (r *rig) configure(address string) string {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "gobridge.yaml")
-	text := fmt.Sprintf(configuration, address, filepath.Join(r.store, "outbox.db"), r.term, r.receiver.server.URL, r.files)
+	store := "{ memory: {} }"
+	if r.store != "" {
+		store = fmt.Sprintf("{ sqlite: { path: %q } }", filepath.Join(r.store, "outbox.db"))
+	}
+	text := fmt.Sprintf(configuration, address, store, r.term, r.receiver.server.URL, r.files)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
