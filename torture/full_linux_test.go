@@ -105,7 +105,8 @@ func TestFullDisk(t *testing.T) {
 			free := fill(t, disk)
 			r.history.mark("disk full")
 			refused := r.work.refused.Load()
-			r.await("a producer is answered 503", func() bool { return r.work.refused.Load() > refused+20 })
+			r.await("producers are answered 503", func() bool { return r.work.refused.Load() > refused+20 })
+			time.Sleep(outageLength)
 			if outage == 1 {
 				p.kill()
 				r.history.mark("process %d killed", p.command.Process.Pid)
@@ -142,6 +143,7 @@ func TestFullDestination(t *testing.T) {
 			r.awaitAccepted(50)
 			free := fill(t, disk)
 			r.history.mark("disk of the files full")
+			time.Sleep(outageLength)
 			r.awaitAccepted(100)
 			r.awaitMissing()
 			if outage == 1 {
