@@ -26,7 +26,7 @@ import (
 // type becomes the subject, partitionkey the ordering key and time CreatedAt.
 // All attributes stay with the message as ce- headers, with their values
 // decoded.
-func setCloudEvent(e *messaging.Envelope, header http.Header) (string, *problem) {
+func setCloudEvent(ctx context.Context, e *messaging.Envelope, header http.Header) (string, *problem) {
 	if header["Ce-Specversion"] == nil {
 		for _, name := range []string{"Ce-Id", "Ce-Source", "Ce-Type"} {
 			if header[name] != nil {
@@ -40,7 +40,7 @@ func setCloudEvent(e *messaging.Envelope, header http.Header) (string, *problem)
 		return "", p
 	}
 	// The body is not handed over: it is the data as it is, whatever the event says.
-	ev, err := binding.ToEvent(context.Background(), cehttp.NewMessage(attributes, nil))
+	ev, err := binding.ToEvent(ctx, cehttp.NewMessage(attributes, nil))
 	if err != nil {
 		return "", invalid("CloudEvent", "is not valid: %v", err)
 	}

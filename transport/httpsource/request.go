@@ -1,6 +1,7 @@
 package httpsource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"mime"
@@ -14,12 +15,12 @@ import (
 )
 
 // envelope makes a message of the request's headers.
-func (rt *route) envelope(header http.Header) (messaging.Envelope, *problem) {
+func (rt *route) envelope(ctx context.Context, header http.Header) (messaging.Envelope, *problem) {
 	e := messaging.Envelope{Subject: rt.subject}
 	if p := setContent(&e, header); p != nil {
 		return e, p
 	}
-	ceID, p := setCloudEvent(&e, header)
+	ceID, p := setCloudEvent(ctx, &e, header)
 	if p != nil {
 		return e, p
 	}

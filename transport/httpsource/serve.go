@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 
 	"gobridge"
@@ -18,7 +19,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "panic", v)
+			s.log.Error("request panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 			plainProblem(http.StatusInternalServerError, "Something went wrong that was not the request's fault. "+
 				"Repeating it under the same ID is safe.").write(w)
 		}
@@ -54,7 +55,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (gobridge.Receipt
 			Detail: "Too many requests are being worked on just now.", retryAfter: waitBusy,
 		}
 	}
-	envelope, p := rt.envelope(r.Header)
+	envelope, p := rt.envelope(r.Context(), r.Header)
 	if p != nil {
 		return none, p
 	}

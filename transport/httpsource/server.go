@@ -240,6 +240,8 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = s.server.Close()
 		err = fmt.Errorf("HTTP source: requests were still in flight after %s", s.options.Grace)
 	}
-	<-served
+	if stopped := <-served; err == nil && !errors.Is(stopped, http.ErrServerClosed) {
+		err = fmt.Errorf("HTTP source: %w", stopped)
+	}
 	return err
 }

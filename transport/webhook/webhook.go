@@ -325,7 +325,7 @@ func (s *Sender) header(d *gobridge.Delivery) (http.Header, error) {
 
 // broken is the answer when there is no response.
 func (s *Sender) broken(ctx context.Context, err error) error {
-	if context.Cause(ctx) == errSilent {
+	if errors.Is(context.Cause(ctx), errSilent) {
 		return fmt.Errorf("post to %s: %w after %s", s.shown, errSilent, s.timeout)
 	}
 	wrapped := fmt.Errorf("post to %s: %w", s.shown, err)
