@@ -92,4 +92,3 @@ func revisions(f *fixture) {
 	f.renew(lease)
 	note("the last renewal", f.current())
 }
-

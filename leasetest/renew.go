@@ -154,4 +154,3 @@ func renewReleased(f *fixture) {
 		f.Errorf("Renew of a lease that was released and taken returned %+v", got)
 	}
 }
-

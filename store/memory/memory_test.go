@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gobridge"
+	"gobridge/leasetest"
 	"gobridge/messaging"
 	"gobridge/store/memory"
 )
@@ -16,6 +17,15 @@ var (
 	_ gobridge.Leaser     = (*memory.Store)(nil)
 	_ gobridge.LeaseStore = (*memory.Leases)(nil)
 )
+
+func TestLeases(t *testing.T) {
+	leasetest.Run(t, leasetest.Backend{Open: func(testing.TB) leasetest.Database { return leases{memory.NewLeases(nil)} }})
+}
+
+// leases are a database for leasetest.
+type leases struct{ *memory.Leases }
+
+func (l leases) Leases(_ testing.TB, now func() time.Time) gobridge.LeaseStore { return l.Handle(now) }
 
 func record(p gobridge.Partition, id, key string) gobridge.Record {
 	return gobridge.Record{Partition: p, Binding: "b", Envelope: messaging.Envelope{ID: id, OrderingKey: key, Payload: []byte(id)}}
