@@ -19,13 +19,15 @@ var (
 )
 
 func TestLeases(t *testing.T) {
-	leasetest.Run(t, leasetest.Backend{Open: func(testing.TB) leasetest.Database { return leases{memory.NewLeases(nil)} }})
+	leasetest.Run(t, leasetest.Backend{Open: func(testing.TB) leasetest.Database { return leaseDatabase{memory.NewLeases(nil)} }})
 }
 
-// leases are a database for leasetest.
-type leases struct{ *memory.Leases }
+// leaseDatabase makes leases a database for leasetest.
+type leaseDatabase struct{ leases *memory.Leases }
 
-func (l leases) Leases(_ testing.TB, now func() time.Time) gobridge.LeaseStore { return l.Handle(now) }
+func (d leaseDatabase) Leases(_ testing.TB, now func() time.Time) gobridge.LeaseStore {
+	return d.leases.Handle(now)
+}
 
 func record(p gobridge.Partition, id, key string) gobridge.Record {
 	return gobridge.Record{Partition: p, Binding: "b", Envelope: messaging.Envelope{ID: id, OrderingKey: key, Payload: []byte(id)}}
