@@ -1,0 +1,179 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gobridge/internal/signature"
+)
+
+// minLeaseTerm is the shortest lease: below it, owners would do little else than
+// renew.
+const minLeaseTerm = 100 * time.Millisecond
+
+// check reports what is wrong between fields that are right in themselves.
+func (d *decoder) check(c *Config) {
+	if c.LeaseTerm > 0 && time.Duration(c.LeaseTerm) < minLeaseTerm {
+		d.reportAt(d.at["lease_term"], "lease_term", "take seconds", "%s is below %s", c.LeaseTerm, minLeaseTerm)
+	}
+	d.checkPaths(c)
+	d.checkFiles(c)
+	d.checkParked(c)
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		route := c.Routes[name]
+		where := join("routes", name)
+		if s := route.Source.HTTP; s != nil && s.Auth != nil {
+			at := where + ".source.http.auth"
+			d.checkTokens(&s.Auth.Bearer, at+".bearer")
+			if s.Auth.Webhook != nil {
+				d.checkSigning(&s.Auth.Webhook.Secrets, at+".webhook.secrets", true)
+			}
+		}
+		for binding, b := range route.Bindings {
+			if b.Webhook != nil {
+				at := join(where+".bindings", binding) + ".webhook"
+				d.checkSigning(&b.Webhook.Secrets, at+".secrets", false)
+				d.checkHeaders(b.Webhook.Headers, at+".headers")
+			}
+			if b.OnFailure == "" {
+				b.OnFailure = route.OnFailure
+			}
+			route.Bindings[binding] = b
+		}
+	}
+}
+
+// checkTokens takes empty tokens out, and reports when nothing is left: it
+// would let everybody in, or nobody.
+func (d *decoder) checkTokens(tokens *[]Secret, where string) {
+	if len(*tokens) == 0 {
+		return
+	}
+	kept := slices.DeleteFunc(slices.Clone(*tokens), func(s Secret) bool { return s.reveal != nil && s.Reveal() == "" })
+	if len(kept) == 0 {
+		d.reportAt(d.at[where], where, "give one that is not", "the token is empty")
+	}
+	*tokens = kept
+}
+
+// checkSigning checks secrets of signatures and takes empty ones out.
+func (d *decoder) checkSigning(secrets *[]Secret, where string, required bool) {
+	if len(*secrets) == 0 {
+		return
+	}
+	var kept []Secret
+	for i, s := range *secrets {
+		if s.reveal == nil {
+			return // reported
+		}
+		if s.Reveal() == "" {
+			continue
+		}
+		kept = append(kept, s)
+		if _, err := signature.New([]string{s.Reveal()}); err != nil {
+			at := where + "[" + strconv.Itoa(i) + "]"
+			d.reportAt(d.at[at], at, "", "the secret %s", strings.TrimPrefix(err.Error(), "secret 1 "))
+		}
+	}
+	if len(kept) == 0 && required {
+		d.reportAt(d.at[where], where, "give at least one secret", "every secret is empty")
+	}
+	*secrets = kept
+}
+
+// checkHeaders reports values that no header can have.
+func (d *decoder) checkHeaders(headers map[string]Secret, where string) {
+	for name, value := range headers {
+		if strings.ContainsFunc(value.Reveal(), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			at := join(where, name)
+			d.reportAt(d.at[at], at, "", "the value has a control character, which no header can have")
+		}
+	}
+}
+
+// checkPaths reports routes on one path.
+func (d *decoder) checkPaths(c *Config) {
+	taken := map[Path]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		s := c.Routes[name].Source.HTTP
+		if s == nil || s.Path == "" {
+			continue
+		}
+		where := join("routes", name) + ".source.http.path"
+		if other, ok := taken[s.Path]; ok {
+			d.reportAt(d.at[where], where, "give each route a path of its own", "route %s has the path %s too", other, s.Path)
+			continue
+		}
+		taken[s.Path] = name
+	}
+}
+
+// checkFiles reports files that are written from two places.
+func (d *decoder) checkFiles(c *Config) {
+	taken := map[string]string{}
+	claim := func(path, where string) {
+		if path == "" {
+			return
+		}
+		full, err := filepath.Abs(path)
+		if err != nil {
+			full = filepath.Clean(path)
+		}
+		if other, ok := taken[full]; ok {
+			d.reportAt(d.at[where], where, "give each a file of its own", "%s is the file of %s too", quote(path), other)
+			return
+		}
+		taken[full] = where
+	}
+	if c.Store.SQLite != nil {
+		claim(c.Store.SQLite.Path, "store.sqlite.path")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		bindings := c.Routes[name].Bindings
+		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
+			if f := bindings[binding].File; f != nil {
+				claim(f.Path, join(join("routes", name)+".bindings", binding)+".file.path")
+			}
+		}
+	}
+}
+
+// checkParked reports parked routes and bindings that are there.
+func (d *decoder) checkParked(c *Config) {
+	for i, p := range c.Parked {
+		route, binding, ok := strings.Cut(string(p), "/")
+		r, exists := c.Routes[route]
+		if ok && exists {
+			_, exists = r.Bindings[binding]
+		}
+		if exists && p != "" {
+			where := "parked[" + strconv.Itoa(i) + "]"
+			d.reportAt(d.at[where], where, "take it out of parked, or remove it from routes", "%s is parked and in use", quote(string(p)))
+		}
+	}
+}
+
+// warnings returns what deserves a second look.
+func (d *decoder) warnings(c *Config) []Problem {
+	var out []Problem
+	if c.HTTP.Listen.Loopback() {
+		return nil
+	}
+	if c.HTTP.TLS == nil {
+		out = append(out, d.problem(d.at["http.listen"], "http.listen", "set http.tls, or have a proxy on this machine do it",
+			"other machines can reach %s, and it is not encrypted", c.HTTP.Listen))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		if s := c.Routes[name].Source.HTTP; s != nil && s.Auth == nil {
+			where := join("routes", name) + ".source.http"
+			out = append(out, d.problem(d.at[where], where, "set auth",
+				"other machines can reach %s, and anyone may post to route %s", c.HTTP.Listen, name))
+		}
+	}
+	sortProblems(out)
+	return out
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxSize bounds the file, in bytes.
+const maxSize = 1 << 20
+
+// Input is a file to read, and what its substitutions draw on.
+type Input struct {
+	// Name stands for the file in problems.
+	Name string
+	Data []byte
+	// Dir is where relative paths of ${file:PATH} begin.
+	Dir string
+	// Env looks up an environment variable; nil means that there are none.
+	Env func(name string) (value string, ok bool)
+}
+
+// Load reads and checks a file, with this process's environment. If the
+// content is to blame, the error is an [*Error].
+func Load(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(Input{Name: path, Data: data, Dir: filepath.Dir(path), Env: os.LookupEnv})
+}
+
+// Parse reads and checks a file. Its errors are an [*Error] each.
+func Parse(source Input) (*Config, error) {
+	if source.Env == nil {
+		source.Env = func(string) (string, bool) { return "", false }
+	}
+	d := &decoder{source: source, at: map[string]position{}}
+	var config Config
+	if root := d.document(); root != nil {
+		d.value(root, reflect.ValueOf(&config).Elem(), field{}, "")
+		d.check(&config)
+	}
+	if len(d.problems) > 0 {
+		sortProblems(d.problems)
+		return nil, &Error{Problems: d.problems}
+	}
+	config.Warnings = d.warnings(&config)
+	return &config, nil
+}
+
+// document returns the root of the only document, or reports why there is none.
+func (d *decoder) document() *yaml.Node {
+	if len(d.source.Data) > maxSize {
+		d.reportAt(position{}, "", "", "the file is larger than %d bytes", maxSize)
+		return nil
+	}
+	d.lines = strings.Split(strings.ReplaceAll(string(d.source.Data), "\r\n", "\n"), "\n")
+	loader, err := yaml.NewLoader(bytes.NewReader(d.source.Data))
+	if err != nil {
+		d.reportAt(position{}, "", "", "the file cannot be read")
+		return nil
+	}
+	var first, second yaml.Node
+	if err := loader.Load(&first); errors.Is(err, io.EOF) || err == nil && empty(&first) {
+		d.reportAt(position{}, "", "write at least version, store and routes", "the file is empty")
+		return nil
+	} else if err != nil {
+		d.syntax(err)
+		return nil
+	}
+	if err := loader.Load(&second); err == nil {
+		d.report(&second, "", "one file has one document; remove what follows ---", "a second document begins here")
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		d.syntax(err)
+		return nil
+	}
+	return first.Content[0]
+}
+
+// empty reports whether a document has nothing in it.
+func empty(doc *yaml.Node) bool {
+	if len(doc.Content) == 0 {
+		return true
+	}
+	root := doc.Content[0]
+	return root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null"
+}
+
+// syntax reports that the file is not YAML.
+func (d *decoder) syntax(err error) {
+	var le *yaml.LoadError
+	if !errors.As(err, &le) {
+		d.reportAt(position{}, "", "", "the file is not YAML")
+		return
+	}
+	message, hint := le.Message, ""
+	switch {
+	case strings.Contains(message, "unknown anchor"):
+		// The name is left out: it may be a secret that begins with an asterisk.
+		message, hint = "an alias (*) has no anchor (&)", "put a value that begins with * in quotes"
+	case strings.Contains(message, "cannot start any token"):
+		hint = "put a value that begins with a special character in quotes"
+	case strings.Contains(message, "mapping values are not allowed"):
+		hint = "put a value with a colon in quotes, and check the indentation"
+	case strings.Contains(message, "did not find expected") && d.refersAt(le.Mark.Line):
+		hint = "inside { } and [ ], put a value with ${...} in quotes"
+	case strings.Contains(message, "did not find expected"):
+		hint = "check the indentation, and that brackets and quotes are closed"
+	}
+	if le.ContextMsg != "" {
+		message = le.ContextMsg + ": " + message
+	}
+	d.reportAt(position{le.Mark.Line, le.Mark.Column}, "", hint, "YAML: %s", message)
+}
+
+// refersAt reports whether something is to be put into a line.
+func (d *decoder) refersAt(number int) bool {
+	text, _ := d.line(number)
+	return strings.Contains(text, "${")
+}
