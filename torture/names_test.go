@@ -4,5 +4,8 @@ package torture
 const (
 	headerAttempt = "Gobridge-Attempt"       // of a webhook delivery
 	headerVersion = "Gobridge-Token-Version" // of a webhook delivery
-	logTakeover   = "took over partition"    // message of the log line
+
+	// logTakeover is in the log line of a partition that was acquired from an
+	// owner who had not released it.
+	logTakeover = "takeover=true"
 )
