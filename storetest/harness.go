@@ -19,6 +19,10 @@ type Backend struct {
 	// the clean-up with tb, and there should check what the backend can check
 	// of its own consistency.
 	Open func(tb testing.TB, options Options) Database
+
+	// ClaimScans declares that a claim reads the backlog of its partition, so
+	// that the case on its cost does not apply.
+	ClaimScans bool
 }
 
 // Database is an open, empty database.
