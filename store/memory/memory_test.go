@@ -9,6 +9,7 @@ import (
 	"gobridge/leasetest"
 	"gobridge/messaging"
 	"gobridge/store/memory"
+	"gobridge/storetest"
 )
 
 var (
@@ -17,6 +18,24 @@ var (
 	_ gobridge.Leaser     = (*memory.Store)(nil)
 	_ gobridge.LeaseStore = (*memory.Leases)(nil)
 )
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, storetest.Backend{Open: func(_ testing.TB, options storetest.Options) storetest.Database {
+		return storeDatabase{memory.New(memory.Options(options))}
+	}})
+}
+
+// storeDatabase makes a store a database for storetest.
+type storeDatabase struct{ store *memory.Store }
+
+func (d storeDatabase) Store(_ testing.TB, now func() time.Time) gobridge.Store {
+	return d.store.Handle(now)
+}
+
+func (d storeDatabase) Snapshot(testing.TB) func(testing.TB) storetest.Database {
+	copied := d.store.Snapshot()
+	return func(testing.TB) storetest.Database { return storeDatabase{copied.Snapshot()} }
+}
 
 func TestLeases(t *testing.T) {
 	leasetest.Run(t, leasetest.Backend{Open: func(testing.TB) leasetest.Database { return leaseDatabase{memory.NewLeases(nil)} }})

@@ -122,13 +122,15 @@ func (db *database) refusals(fresh []*record) map[string]error {
 	}
 	type room struct{ count, bytes int64 }
 	taken := map[gobridge.Partition]room{}
+	counted := map[gobridge.Ref]bool{}
 	for _, r := range fresh {
 		if r.State != gobridge.StateDead || refused[r.Envelope.ID] != nil {
 			continue
 		}
-		if _, old := db.get(r.Ref()); old != nil {
+		if _, old := db.get(r.Ref()); old != nil || counted[r.Ref()] {
 			continue
 		}
+		counted[r.Ref()] = true
 		t := taken[r.Partition]
 		t.count++
 		t.bytes += r.size()
