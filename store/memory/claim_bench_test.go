@@ -82,7 +82,7 @@ func benchmarkClaim(b *testing.B, form form, backlog int) {
 	for i := range form.hold {
 		request.Held = append(request.Held, held[i].Ref())
 	}
-	held, request.Limit = nil, 100
+	request.Limit = 100
 
 	runtime.GC() // what building the backlog left is not the claim's to pay
 	var took []time.Duration
