@@ -26,7 +26,7 @@ type Config struct {
 	Parked    []Parked         `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
 	Log       Log              `config:"log" doc:"What is logged, to standard error."`
 	LeaseTerm Duration         `config:"lease_term" default:"5s" doc:"How long the partitions of a process that died stay with it at most."`
-	Grace     Duration         `config:"grace" default:"10s" doc:"How long a shutdown waits for deliveries in flight."`
+	Grace     Duration         `config:"grace" default:"10s" doc:"How long a shutdown waits for requests in flight, and then for deliveries in flight."`
 
 	// Warnings are what is allowed and still deserves a second look.
 	Warnings []Problem `config:"-"`
