@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -25,7 +24,7 @@ type Options struct {
 	// Removed says what to do about records of routes and bindings that are not
 	// among Routes.
 	Removed RemovedPolicy
-	// Parked names routes ("orders") and bindings ("orders/crm") whose records
+	// Parked names routes ("orders"), bindings ("orders/crm") and partitions whose records
 	// may wait although they are not among Routes.
 	Parked []string
 
@@ -102,9 +101,11 @@ type Binding struct {
 }
 
 // Retry is how a failed record is tried again: after MinBackoff, doubled with
-// each attempt up to MaxBackoff, less a random part of up to half.
+// each attempt up to MaxBackoff, less a random part of up to half. A destination
+// that is down is probed at the same pace, but at least every 30 s.
 type Retry struct {
-	// Attempts is how many may fail; 10 when zero.
+	// Attempts is how many may fail for the record's own reasons; 10 when zero.
+	// The package comment tells which those are.
 	Attempts int
 	// MinBackoff is 1 s, MaxBackoff 5 min when zero.
 	MinBackoff, MaxBackoff time.Duration
@@ -144,23 +145,3 @@ const (
 	// ExpireDeadLetter moves them to the dead letters.
 	ExpireDeadLetter
 )
-
-// Observer is told of what happens. It must be quick, must not block and must
-// be safe for concurrent use.
-type Observer interface {
-	Observe(ctx context.Context, event Event)
-}
-
-// Event is one thing that happened. Which fields are set depends on the kind.
-type Event struct {
-	Kind      EventKind
-	Partition gobridge.Partition
-	Route     string
-	Binding   string
-	// Count is of records, Bytes of their payloads and headers.
-	Count int
-	Bytes int64
-	// Took is how long it took.
-	Took time.Duration
-	Err  error
-}

@@ -1,0 +1,140 @@
+package bridge
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"gobridge"
+)
+
+// claim is what a claim came to.
+type claim struct {
+	records []gobridge.Record
+	limit   int
+	probe   bool
+	took    time.Duration
+	err     error
+}
+
+// startClaim claims into the free capacity if there may be something, or one
+// batch to probe with if the destination is down.
+func (d *drainer) startClaim() {
+	now := time.Now()
+	if !d.claiming && now.Sub(d.polled) >= d.pause {
+		d.more = true
+	}
+	if !d.nextDue.IsZero() && !now.Before(d.nextDue) {
+		d.more, d.nextDue = true, time.Time{}
+	}
+	if d.claiming || d.stopping || !d.more {
+		return
+	}
+	if d.failures > 0 && now.Sub(d.polled) < d.pause {
+		return
+	}
+	open, probe := d.circuit.state()
+	limit := min(d.claims, d.window-len(d.items))
+	switch {
+	case limit <= 0 || d.bytes >= d.binding.BatchBytes:
+		return
+	case open && (d.once && !d.mayProbe || d.probing || d.sending > 0 || now.Before(probe)):
+		return
+	case open:
+		d.probing = true
+		limit = min(limit, probeLimit)
+	case d.ready.len() >= max(d.binding.Concurrency, d.batch.MaxRecords):
+		return
+	}
+	d.more, d.claiming = false, true
+	request := gobridge.ClaimRequest{
+		Partition: d.partition, Token: d.token, Limit: limit,
+		// As many claims as there are sends fit, so that none needs what another has.
+		MaxBytes:  max(1, min(d.binding.BatchBytes/int64(d.binding.Concurrency), d.binding.BatchBytes-d.bytes)),
+		HeldKnown: true, Held: d.held(),
+	}
+	if d.batch.MaxRecords > 1 {
+		request.MaxBytes = max(1, d.binding.BatchBytes-d.bytes)
+	}
+	d.tasks.Go(func() {
+		began := time.Now()
+		records, err := d.bridge.store.Claim(d.work, request)
+		d.claimed <- claim{records, limit, open, time.Since(began), err}
+	})
+}
+
+// held returns every record that this process has claimed here.
+func (d *drainer) held() []gobridge.Ref {
+	refs := make([]gobridge.Ref, 0, len(d.items))
+	for _, it := range d.items {
+		refs = append(refs, it.ref())
+	}
+	return d.appendStrays(refs)
+}
+
+// took takes up what a claim brought. An error means that the partition is
+// another's.
+func (d *drainer) took(c claim) error {
+	d.claiming = false
+	d.polled = time.Now()
+	if c.err != nil {
+		return d.claimFailed(c)
+	}
+	d.failures = 0
+	d.empty = len(c.records) == 0
+	if d.empty {
+		d.pause = min(2*d.pause, d.bridge.opts.PollInterval)
+	} else {
+		d.pause = min(minPoll, d.bridge.opts.PollInterval)
+	}
+	if len(c.records) == c.limit {
+		d.more = true
+	}
+	before := d.bytes
+	items := make([]item, len(c.records))
+	taken := make([]*item, 0, len(items))
+	for i := range c.records {
+		items[i].rec = c.records[i]
+		if d.admit(&items[i]) {
+			taken = append(taken, &items[i])
+		}
+	}
+	if !d.empty {
+		d.observe(d.work, Event{Kind: EventClaimed, Count: len(taken), Bytes: d.bytes - before, Took: c.took})
+	}
+	open, _ := d.circuit.state()
+	switch {
+	case d.stopping || open && !c.probe:
+		d.probing = d.probing && !c.probe
+		d.releaseQueued()
+	case open:
+		d.tookProbe(len(taken) > 0)
+	default:
+		d.probing = d.probing && !c.probe
+		for _, it := range d.waiting() {
+			d.proceed(it.group)
+		}
+	}
+	return nil
+}
+
+func (d *drainer) claimFailed(c claim) error {
+	if c.probe {
+		d.probing = false
+		d.releaseQueued()
+	}
+	if d.work.Err() != nil {
+		return nil // the loop is about to see it
+	}
+	d.observe(d.work, Event{Kind: EventClaimFailed, Took: c.took, Err: c.err})
+	if errors.Is(c.err, gobridge.ErrStaleFencingToken) || errors.Is(c.err, gobridge.ErrInvalidToken) {
+		return c.err
+	}
+	d.failures++
+	d.more = true
+	d.pause = backoff(2*minPoll, d.bridge.opts.PollInterval, d.failures-1)
+	if d.failures == 1 {
+		d.log(slog.LevelWarn, "claim failed", slog.String("error", c.err.Error()))
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gobridge"
+)
+
+// depthAge is how long a count of a binding's pending records is relied upon:
+// what other processes add in that time is not seen.
+const depthAge = time.Second
+
+// depth keeps a binding within MaxOutboxDepth. Between two reads of the store
+// it counts what this process adds and ignores what is drained, so it can only
+// be too high; before anything is refused the store is read again.
+type depth struct {
+	limit int64
+
+	// persisting is held, shared, around every Persist, and exclusively around a
+	// read, so that no record is both in the figure read and counted as added.
+	persisting sync.RWMutex
+
+	mu       sync.Mutex
+	read     int64     // as of the last read
+	readAt   time.Time // monotonic
+	added    int64     // stored since
+	reserved int64     // promised, and not stored yet
+}
+
+// take reserves room for n records, if what is known is recent and says that
+// there is room.
+func (d *depth) take(n int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.readAt.IsZero() || time.Since(d.readAt) >= depthAge || d.read+d.added+d.reserved+n > d.limit {
+		return false
+	}
+	d.reserved += n
+	return true
+}
+
+// refresh reads the figure from the store and reserves room for n records if
+// there is any. It returns the figure.
+func (d *depth) refresh(ctx context.Context, store gobridge.Inspector, partition gobridge.Partition, n int64) (int64, bool, error) {
+	d.persisting.Lock()
+	defer d.persisting.Unlock()
+	stats, err := store.Stats(ctx, partition)
+	if err != nil {
+		return 0, false, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.read, d.readAt, d.added = 0, time.Now(), 0
+	if len(stats) > 0 {
+		d.read = stats[0].Pending
+	}
+	if d.read+d.reserved+n > d.limit {
+		return d.read + d.reserved, false, nil
+	}
+	d.reserved += n
+	return d.read, true, nil
+}
+
+// settle turns a reservation into stored records, or gives it back.
+func (d *depth) settle(n int64, stored bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reserved -= n
+	if stored {
+		d.added += n
+	}
+}
+
+// reservation is the room that one call took in one binding.
+type reservation struct {
+	depth *depth
+	n     int64
+}
+
+// reserve makes room for the records, in every binding with a bound. Where
+// there is none, the whole call is refused, or the binding's records turn into
+// dead letters. The function returned must be called with Persist's answer.
+func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (func(error), error) {
+	var taken []reservation
+	for _, d := range h.destinations {
+		if d.depth == nil {
+			continue
+		}
+		n := int64(0)
+		for i := range records {
+			if records[i].Partition == d.partition {
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		ok, err := h.reserveIn(ctx, d, records, n)
+		if err != nil {
+			for _, r := range taken {
+				r.depth.settle(r.n, false)
+			}
+			return nil, err
+		}
+		if ok {
+			taken = append(taken, reservation{d.depth, n})
+		}
+	}
+	for _, r := range taken {
+		r.depth.persisting.RLock()
+	}
+	return func(err error) {
+		// An unknown outcome counts as stored: too high is put right by a read.
+		stored := !errors.Is(err, gobridge.ErrDuplicateRecord) && !errors.Is(err, gobridge.ErrInvalidRecord)
+		for _, r := range taken {
+			r.depth.settle(r.n, stored)
+			r.depth.persisting.RUnlock()
+		}
+	}, nil
+}
+
+// reserveIn makes room for n records in one binding; not ok says that they were
+// turned into dead letters.
+func (h *RouteHandle) reserveIn(ctx context.Context, d *destination, records []gobridge.Record, n int64) (bool, error) {
+	if d.depth.take(n) {
+		return true, nil
+	}
+	pending, ok, err := d.depth.refresh(ctx, h.bridge.store, d.partition, n)
+	if err != nil || ok {
+		return ok, err
+	}
+	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", h.route.Name, d.binding.Name, pending, d.depth.limit)
+	h.bridge.observe(ctx, Event{Kind: EventFull, Partition: d.partition, Route: h.route.Name, Binding: d.binding.Name, Count: int(n)})
+	if d.binding.OnFull == FullReject {
+		return false, fmt.Errorf("%w: %s", gobridge.ErrOutboxFull, why)
+	}
+	for i := range records {
+		if records[i].Partition == d.partition {
+			records[i].State = gobridge.StateDead
+			records[i].Reason = gobridge.ReasonFull
+			records[i].Error = why
+		}
+	}
+	return false, nil
+}

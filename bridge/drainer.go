@@ -1,0 +1,287 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gobridge"
+)
+
+const (
+	// minPoll is the pause after a claim that found something, before another
+	// is tried without being woken.
+	minPoll = 20 * time.Millisecond
+	// sweepEvery is the pause between two steps of housekeeping, sweepAgain the
+	// pause when there was more to do, sweepLimit the size of a step.
+	sweepEvery = 2 * time.Second
+	sweepAgain = 20 * time.Millisecond
+	sweepLimit = 256
+	// settleTimeout bounds one settling call, and what is settled after the
+	// last send of a shutdown.
+	settleTimeout = 10 * time.Second
+	// judgeAfter is how long a failure waits for a sign of whose fault it is.
+	judgeAfter = time.Second
+)
+
+// drainer drains one partition under one token: it claims, sends, and settles,
+// until it is told to stop or loses the partition.
+//
+// One goroutine, the loop, owns all fields but those that say otherwise. Store
+// calls and sends run beside it and report to it, so that nothing slow holds up
+// anything else: one claim at a time, one settling call at a time with whatever
+// has come together meanwhile, one sweep, and a goroutine for each send.
+type drainer struct {
+	*destination
+	token  gobridge.Token
+	once   bool            // end when nothing is claimable
+	work   context.Context // ends with the lease
+	sends  context.Context // ends with the lease or the grace of a shutdown
+	intake context.Context // ends when a shutdown begins
+	tasks  sync.WaitGroup  // everything beside the loop, but for sends
+
+	// queueing ends with the intake or the lease: sends wait for their turn
+	// under it, for nothing has been sent yet.
+	queueing     context.Context
+	stopQueueing context.CancelFunc
+
+	items  map[string]*item // what is claimed and not settled, by envelope ID
+	bytes  int64            // of the payloads and headers among them
+	groups map[string]*group
+	ready  queue
+
+	sending   int  // sends under way
+	unsettled int  // operations on their way to the store
+	alone     bool // the send under way is to be the only one
+	probing   bool // a probe is being claimed or sent
+	mayProbe  bool // with once: a probe is left
+	stopping  bool
+	suspects  []suspect
+
+	more     bool // a claim may find something
+	claiming bool
+	empty    bool // the last claim found nothing
+	polled   time.Time
+	pause    time.Duration // to the next poll
+	nextDue  time.Time     // by the monotonic clock: a record released here is due
+	failures int           // claims that failed in a row
+
+	sweeping  bool
+	nextSweep time.Time
+
+	results chan result
+	claimed chan claim
+	swept   chan sweep
+	settler *settler
+
+	status drainerStatus
+}
+
+// drainerStatus is what others may read of a drainer.
+type drainerStatus struct {
+	mu       sync.Mutex
+	inFlight int
+	held     int
+}
+
+// serve is the bridge's serveFunc for a destination.
+func (d *destination) serve(intake, work context.Context, token gobridge.Token, once bool) error {
+	work, cancelWork := context.WithCancelCause(work)
+	defer cancelWork(nil)
+	sends, cancelSends := context.WithCancelCause(work)
+	defer cancelSends(nil)
+	dr := &drainer{
+		destination: d, token: token, once: once,
+		work: work, sends: sends, intake: intake,
+		items: map[string]*item{}, groups: map[string]*group{},
+		more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
+		// Never blocks a sender, so that none outlives its send.
+		results: make(chan result, d.binding.Concurrency),
+		claimed: make(chan claim, 1), swept: make(chan sweep, 1),
+	}
+	dr.queueing, dr.stopQueueing = context.WithCancel(sends)
+	defer dr.stopQueueing()
+	dr.settler = newSettler(dr)
+	if dr.mayProbe, _ = d.circuit.state(); dr.mayProbe && once {
+		d.circuit.probeNow()
+	}
+	d.drainer.Store(dr)
+	defer d.drainer.Store(nil)
+	err := dr.loop(cancelSends)
+	cancelWork(err)
+	dr.tasks.Wait()
+	dr.leaveStrays()
+	return err
+}
+
+var (
+	errGraceEnded = errors.New("the shutdown's grace period has ended")
+	errStuck      = errors.New("the shutdown ended with sends or settling calls that did not return")
+)
+
+// loop runs until the drainer is done, and returns why if it had to.
+func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	intake := d.intake.Done()
+	var grace, giveUp <-chan time.Time
+	for {
+		d.judge()
+		d.startSends()
+		d.startClaim()
+		d.startSweep()
+		d.settler.kick()
+		d.publishStatus()
+		if d.done() {
+			return nil
+		}
+		timer.Reset(d.wait())
+		select {
+		case <-timer.C:
+		case <-d.wake:
+			d.more = true
+		case r := <-d.results:
+			d.sent(r)
+			d.sentMore()
+		case c := <-d.claimed:
+			if err := d.took(c); err != nil {
+				return err
+			}
+		case s := <-d.settler.settled:
+			d.settled(s)
+		case s := <-d.swept:
+			if err := d.sweepDone(s); err != nil {
+				return err
+			}
+		case <-intake:
+			intake = nil
+			d.stop()
+			grace = time.After(d.bridge.opts.Grace)
+			giveUp = time.After(d.bridge.opts.Grace + settleTimeout)
+		case <-grace:
+			cancelSends(errGraceEnded)
+		case <-giveUp:
+			d.log(slog.LevelError, "shutdown gives up on sends that do not return", slog.Int("sends", d.sending))
+			return errStuck
+		case <-d.work.Done():
+			return context.Cause(d.work)
+		}
+	}
+}
+
+// sentMore takes up what else has come back, so that it is settled together.
+func (d *drainer) sentMore() {
+	for {
+		select {
+		case r := <-d.results:
+			d.sent(r)
+		default:
+			return
+		}
+	}
+}
+
+// done reports whether the drainer has nothing left to do and is to end.
+func (d *drainer) done() bool {
+	if d.claiming || d.sweeping || d.sending > 0 || d.unsettled > 0 || len(d.suspects) > 0 {
+		return false
+	}
+	if d.stopping {
+		return true
+	}
+	if !d.once || len(d.items) > 0 {
+		return false
+	}
+	open, _ := d.circuit.state()
+	return open && !d.mayProbe || d.empty && !d.more
+}
+
+// stop ends the intake: what has not been sent goes back.
+func (d *drainer) stop() {
+	d.stopping = true
+	d.stopQueueing()
+	d.releaseQueued()
+}
+
+// releaseQueued puts everything back that waits to be sent.
+func (d *drainer) releaseQueued() {
+	for _, it := range d.items {
+		if len(it.group.queue) > 0 {
+			d.releaseTail(it.group, nil)
+		}
+	}
+	d.ready.clear()
+}
+
+// underway reports whether something other than a suspect may still tell how
+// the destination is.
+func (d *drainer) underway() bool {
+	open, _ := d.circuit.state()
+	return d.sending > 0 || d.ready.len() > 0 || !open && !d.stopping && (d.claiming || d.more)
+}
+
+// wait returns how long the loop can sleep. Whatever is not a matter of time
+// wakes it through a channel.
+func (d *drainer) wait() time.Duration {
+	now := time.Now()
+	next := now.Add(time.Hour)
+	sooner := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if !d.claiming && !d.stopping {
+		if !d.more || d.failures > 0 {
+			sooner(d.polled.Add(d.pause))
+			sooner(d.nextDue)
+		} else if open, probe := d.circuit.state(); open && !d.probing && d.sending == 0 {
+			sooner(probe)
+		}
+		if !d.sweeping {
+			sooner(d.nextSweep)
+		}
+	}
+	for i := range d.suspects {
+		sooner(d.suspects[i].at.Add(judgeAfter))
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+func (d *drainer) publishStatus() {
+	d.status.mu.Lock()
+	defer d.status.mu.Unlock()
+	d.status.inFlight, d.status.held = d.sending, len(d.items)
+}
+
+// leaveStrays counts the records whose send has not returned as held until it
+// does, and waits for that beside the next tenancy.
+func (d *drainer) leaveStrays() {
+	if d.sending == 0 {
+		return
+	}
+	for _, it := range d.items {
+		if it.sending {
+			d.stray(it.ref(), 1)
+		}
+	}
+	n := d.sending
+	d.bridge.strays.Go(func() {
+		for range n {
+			r := <-d.results
+			for _, it := range r.batch {
+				d.stray(it.ref(), -1)
+			}
+			d.wakeUp()
+		}
+	})
+}
+
+// log writes about this partition.
+func (d *drainer) log(level slog.Level, message string, attrs ...slog.Attr) {
+	d.bridge.opts.Logger.LogAttrs(d.work, level, message, append([]slog.Attr{
+		slog.String("route", d.route.Name), slog.String("binding", d.binding.Name),
+		slog.String("partition", string(d.partition)),
+	}, attrs...)...)
+}

@@ -1,0 +1,125 @@
+package bridge
+
+import (
+	"gobridge"
+)
+
+// item is a record that this process has claimed.
+type item struct {
+	rec     gobridge.Record
+	group   *group
+	size    int64 // zero once its payload is let go
+	sending bool
+	solo    group // the group, unless it is in an earlier record's
+}
+
+func (it *item) ref() gobridge.Ref { return it.rec.Ref() }
+
+func (it *item) key() keyID {
+	if k := it.rec.Envelope.OrderingKey; k != "" {
+		return keyID{true, k}
+	}
+	return keyID{false, it.rec.Envelope.ID}
+}
+
+// group is the claimed records of one ordering key, or one record without. One
+// send of it is under way at a time.
+type group struct {
+	key    string  // empty: one record without a key
+	queue  []*item // not yet sent, in ascending age
+	busy   int     // records sent or being ended, whose outcome the rest waits for
+	queued bool    // stands in the ready queue
+}
+
+// queue is the groups that have something to send, first come first served.
+type queue struct {
+	groups []*group
+	head   int
+}
+
+func (q *queue) len() int { return len(q.groups) - q.head }
+
+func (q *queue) front() *group { return q.groups[q.head] }
+
+func (q *queue) push(g *group) {
+	if g.queued {
+		return
+	}
+	g.queued = true
+	q.groups = append(q.groups, g)
+}
+
+func (q *queue) pop() *group {
+	g := q.groups[q.head]
+	q.groups[q.head] = nil
+	q.head++
+	g.queued = false
+	if q.head == len(q.groups) {
+		q.groups, q.head = q.groups[:0], 0
+	} else if q.head >= 1024 { // don't let the spent part grow with a queue that never empties
+		q.groups, q.head = append(q.groups[:0], q.groups[q.head:]...), 0
+	}
+	return g
+}
+
+func (q *queue) clear() {
+	for q.len() > 0 {
+		q.pop()
+	}
+}
+
+// admit takes a claimed record in. It reports false for one that is held
+// already.
+func (d *drainer) admit(it *item) bool {
+	id := it.rec.Envelope.ID
+	if d.items[id] != nil {
+		return false
+	}
+	d.items[id] = it
+	it.size = int64(len(it.rec.Envelope.Payload) + it.rec.Envelope.Headers.Size())
+	d.bytes += it.size
+	key := it.rec.Envelope.OrderingKey
+	switch {
+	case key == "":
+		it.group = &it.solo
+	case d.groups[key] != nil:
+		it.group = d.groups[key]
+	default:
+		it.group = &it.solo
+		it.group.key = key
+		d.groups[key] = it.group
+	}
+	it.group.queue = append(it.group.queue, it)
+	return true
+}
+
+// proceed makes the group ready if there is something to send and nothing to
+// wait for, and forgets it when it is done.
+func (d *drainer) proceed(g *group) {
+	switch {
+	case g.busy > 0:
+	case len(g.queue) == 0:
+		if g.key != "" && d.groups[g.key] == g {
+			delete(d.groups, g.key)
+		}
+	case d.stopping:
+		d.releaseTail(g, nil)
+	default:
+		d.ready.push(g)
+	}
+}
+
+// unload lets an item's payload go: it only waits to be settled.
+func (d *drainer) unload(it *item) {
+	d.bytes -= it.size
+	it.size = 0
+	it.rec.Envelope.Payload = nil
+	it.rec.Envelope.Headers = nil
+}
+
+// drop forgets an item that is settled, or another's.
+func (d *drainer) drop(it *item) {
+	d.bytes -= it.size
+	it.size = 0
+	delete(d.items, it.rec.Envelope.ID)
+}

@@ -1,0 +1,306 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gobridge"
+)
+
+type opKind uint8
+
+const (
+	opComplete opKind = iota
+	opRelease
+	opBury
+)
+
+// op is what is to become of one claimed record.
+type op struct {
+	item   *item
+	kind   opKind
+	as     gobridge.State // of a completion
+	tried  gobridge.Tried
+	pause  time.Duration // of a release, unless zero: before the next claim
+	reason string
+	err    string
+	halt   *gobridge.Control // of a release: in force before it; shared with its tail
+	ends   bool              // the group waits for it
+
+	answer error // of the store: nil, stale or full
+}
+
+// settler settles beside the loop: what has come together while a call was on
+// its way goes with the next one. A call whose outcome is unknown is repeated
+// until the lease ends.
+type settler struct {
+	d       *drainer
+	next    []op      // of the loop: collected since the last kick
+	settled chan []op // answers, to the loop
+
+	mu      sync.Mutex
+	queue   []op
+	running bool
+}
+
+func newSettler(d *drainer) *settler {
+	return &settler{d: d, settled: make(chan []op)}
+}
+
+// settleLater hands an operation over with the next kick.
+func (d *drainer) settleLater(o op) {
+	d.unload(o.item)
+	d.unsettled++
+	d.settler.next = append(d.settler.next, o)
+}
+
+// releaseTail puts back what waits in a group, untried, together with its head
+// if that was tried.
+func (d *drainer) releaseTail(g *group, head *op) {
+	var halt *gobridge.Control
+	if head != nil {
+		halt = head.halt
+		d.settleLater(*head)
+	}
+	tail := g.queue
+	g.queue = nil
+	for _, it := range tail {
+		d.settleLater(op{item: it, kind: opRelease, halt: halt})
+	}
+	d.proceed(g)
+}
+
+// kick hands what the loop has collected to the settling goroutine, which lives
+// as long as there is something.
+func (s *settler) kick() {
+	if len(s.next) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.queue = append(s.queue, s.next...)
+	start := !s.running
+	s.running = true
+	s.mu.Unlock()
+	clear(s.next)
+	s.next = s.next[:0]
+	if start {
+		s.d.tasks.Go(s.run)
+	}
+}
+
+func (s *settler) run() {
+	failures := 0
+	for {
+		s.mu.Lock()
+		ops := s.queue
+		s.queue = nil
+		s.running = len(ops) > 0
+		s.mu.Unlock()
+		if len(ops) == 0 {
+			return
+		}
+		answered, again := s.settle(ops)
+		if len(answered) > 0 {
+			select {
+			case s.settled <- answered:
+			case <-s.d.work.Done():
+				return
+			}
+		}
+		if len(again) == 0 {
+			failures = 0
+			continue
+		}
+		s.mu.Lock()
+		s.queue = append(again, s.queue...)
+		s.mu.Unlock()
+		failures++
+		select {
+		case <-time.After(backoff(minPoll, time.Second, failures-1)):
+		case <-s.d.work.Done():
+			return
+		}
+	}
+}
+
+// settle makes the calls for ops, one of each kind, and returns those with an
+// answer and those to try again.
+func (s *settler) settle(ops []op) (answered, again []op) {
+	var byKind [3][]op
+	var failedHalts map[*gobridge.Control]bool
+	done := map[*gobridge.Control]bool{}
+	for _, o := range ops {
+		if o.halt != nil && !done[o.halt] && !failedHalts[o.halt] {
+			if err := s.halt(*o.halt); err != nil {
+				if failedHalts == nil {
+					failedHalts = map[*gobridge.Control]bool{}
+				}
+				failedHalts[o.halt] = true
+			} else {
+				done[o.halt] = true
+			}
+		}
+		if o.halt != nil && failedHalts[o.halt] {
+			again = append(again, o)
+			continue
+		}
+		byKind[o.kind] = append(byKind[o.kind], o)
+	}
+	for kind, ops := range byKind {
+		if len(ops) == 0 {
+			continue
+		}
+		if s.call(opKind(kind), ops) {
+			answered = append(answered, ops...)
+		} else {
+			again = append(again, ops...)
+		}
+	}
+	return answered, again
+}
+
+func (s *settler) halt(c gobridge.Control) error {
+	ctx, cancel := context.WithTimeout(s.d.work, settleTimeout)
+	defer cancel()
+	err := s.d.bridge.store.SetControl(ctx, c)
+	if err != nil && s.d.work.Err() == nil {
+		s.d.log(slog.LevelWarn, "key cannot be halted yet", slog.String("error", err.Error()))
+	}
+	return err
+}
+
+// call makes one settling call and puts the answers into ops. It reports false
+// if nothing is known.
+func (s *settler) call(kind opKind, ops []op) bool {
+	d, store := s.d, s.d.bridge.store
+	ctx, cancel := context.WithTimeout(d.work, settleTimeout)
+	defer cancel()
+	began := time.Now()
+	var err error
+	switch kind {
+	case opComplete:
+		list := make([]gobridge.Completion, len(ops))
+		for i, o := range ops {
+			list[i] = gobridge.Completion{Ref: o.item.ref(), As: o.as, Reason: o.reason, Error: o.err}
+		}
+		err = store.Complete(ctx, d.token, list)
+	case opRelease:
+		now := d.bridge.opts.Now().Round(0)
+		list := make([]gobridge.Release, len(ops))
+		for i, o := range ops {
+			list[i] = gobridge.Release{Ref: o.item.ref(), Tried: o.tried, Reason: o.reason, Error: o.err}
+			if o.pause > 0 {
+				list[i].NotBefore = now.Add(o.pause)
+			}
+		}
+		err = store.Release(ctx, d.token, list)
+	case opBury:
+		list := make([]gobridge.Burial, len(ops))
+		for i, o := range ops {
+			list[i] = gobridge.Burial{Ref: o.item.ref(), Tried: o.tried, Reason: o.reason, Error: o.err}
+		}
+		err = store.DeadLetter(ctx, d.token, list)
+	}
+	return s.answer(ops, time.Since(began), err)
+}
+
+// answer sorts out what a settling call said.
+func (s *settler) answer(ops []op, took time.Duration, err error) bool {
+	var partial *gobridge.SettleError
+	stale := errors.Is(err, gobridge.ErrStaleFencingToken) || errors.Is(err, gobridge.ErrInvalidToken)
+	switch {
+	case err == nil:
+	case errors.As(err, &partial):
+		for _, f := range partial.Failed {
+			for i := range ops {
+				if ops[i].item.ref() == f.Ref {
+					ops[i].answer = f
+				}
+			}
+		}
+	case stale:
+		for i := range ops {
+			ops[i].answer = err
+		}
+	default:
+		if s.d.work.Err() == nil {
+			s.d.observe(s.d.work, Event{Kind: EventSettleFailed, Count: len(ops), Took: took, Err: err})
+			s.d.log(slog.LevelWarn, "settling failed; it is tried again", slog.Int("records", len(ops)), slog.String("error", err.Error()))
+		}
+		return false
+	}
+	s.d.observe(s.d.work, Event{Kind: EventSettled, Count: len(ops), Took: took})
+	return true
+}
+
+// settled takes up the answers of the store.
+func (d *drainer) settled(ops []op) {
+	var counts [6]int // by what happened, for the observer
+	const released, expired, discarded, buried, stale = 0, 1, 2, 3, 4
+	var cause string
+	for i := range ops {
+		o := &ops[i]
+		d.unsettled--
+		if o.ends {
+			o.item.group.busy--
+		}
+		if errors.Is(o.answer, gobridge.ErrDeadLettersFull) {
+			d.log(slog.LevelError, "dead letters are full; the key is halted", slog.String("record", o.item.rec.Envelope.ID))
+			d.halt(o.item, o.tried, o.reason, o.err+" ("+gobridge.ErrDeadLettersFull.Error()+")")
+			continue
+		}
+		d.drop(o.item)
+		if o.answer != nil { // another's, or discarded by a person
+			counts[stale]++
+			d.more = true
+			d.releaseTail(o.item.group, nil)
+			continue
+		}
+		switch {
+		case o.kind == opRelease:
+			counts[released]++
+			d.dueAfter(o.pause)
+		case o.kind == opBury:
+			counts[buried]++
+			cause = o.err
+		case o.as == gobridge.StateExpired:
+			counts[expired]++
+		case o.as == gobridge.StateDiscarded:
+			counts[discarded]++
+			cause = o.err
+		}
+		if o.item.rec.Envelope.OrderingKey != "" {
+			d.more = true // what it held up may be claimable
+		}
+		d.proceed(o.item.group)
+	}
+	for what, kind := range []EventKind{EventReleased, EventExpired, EventDiscarded, EventDeadLettered, EventStale} {
+		if n := counts[what]; n > 0 {
+			d.observe(d.work, Event{Kind: kind, Count: n, Err: asError(cause)})
+		}
+	}
+	if n := counts[stale]; n > 0 {
+		d.log(slog.LevelWarn, "records were another's when settled", slog.Int("records", n))
+	}
+}
+
+func asError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// dueAfter wakes the loop when a released record is due.
+func (d *drainer) dueAfter(pause time.Duration) {
+	if pause <= 0 {
+		d.more = true
+		return
+	}
+	if at := time.Now().Add(pause); d.nextDue.IsZero() || at.Before(d.nextDue) {
+		d.nextDue = at
+	}
+}
