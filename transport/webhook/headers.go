@@ -17,11 +17,27 @@ const headerExtra = "Gobridge-Headers"
 // webhookID writes an ID so that the signature is unambiguous.
 func webhookID(id string) string { return percent.Encode(id, ".") }
 
+// headers builds a request's headers. The values, one of each, share one array.
+type headers struct {
+	http.Header
+	values []string
+}
+
+func newHeaders(size int) *headers {
+	return &headers{Header: make(http.Header, size), values: make([]string, 0, size)}
+}
+
+func (h *headers) set(canonical, value string) {
+	h.values = append(h.values, value) // those set before stay in the old array if it moves
+	last := len(h.values) - 1
+	h.Header[canonical] = h.values[last : last+1 : last+1]
+}
+
 // setMeta adds what gobridge says of the delivery.
-func setMeta(h http.Header, d *gobridge.Delivery) {
+func setMeta(h *headers, d *gobridge.Delivery) {
 	set := func(name, value string) {
 		if value != "" {
-			h[name] = []string{percent.Encode(value, "")}
+			h.set(name, percent.Encode(value, ""))
 		}
 	}
 	e := &d.Envelope
@@ -46,7 +62,7 @@ func setMeta(h http.Header, d *gobridge.Delivery) {
 }
 
 // setMessage adds the content type and the message's own headers.
-func setMessage(h http.Header, d *gobridge.Delivery, fixed http.Header) {
+func setMessage(h *headers, d *gobridge.Delivery, fixed http.Header) {
 	var extra []string
 	add := func(name, value string) {
 		extra = append(extra, percent.Encode(name, "&=+")+"="+percent.Encode(value, "&=+"))
@@ -54,7 +70,7 @@ func setMessage(h http.Header, d *gobridge.Delivery, fixed http.Header) {
 	switch contentType := d.Envelope.ContentType; {
 	case contentType == "":
 	case plain(contentType):
-		h["Content-Type"] = []string{contentType}
+		h.set("Content-Type", contentType)
 	default:
 		add("content-type", contentType)
 	}
@@ -69,18 +85,18 @@ func setMessage(h http.Header, d *gobridge.Delivery, fixed http.Header) {
 	slices.Sort(other)
 	for _, name := range other {
 		value := d.Envelope.Headers[name]
-		if _, taken := h[http.CanonicalHeaderKey(name)]; taken || !setOwn(h, name, value, fixed) {
+		if _, taken := h.Header[http.CanonicalHeaderKey(name)]; taken || !setOwn(h, name, value, fixed) {
 			add(name, value)
 		}
 	}
 	if len(extra) > 0 {
 		slices.Sort(extra)
-		h[headerExtra] = []string{strings.Join(extra, "&")}
+		h.set(headerExtra, strings.Join(extra, "&"))
 	}
 }
 
 // setOwn adds a header of the message if HTTP can carry it.
-func setOwn(h http.Header, name, value string, fixed http.Header) bool {
+func setOwn(h *headers, name, value string, fixed http.Header) bool {
 	if !token(name) {
 		return false
 	}
@@ -93,7 +109,7 @@ func setOwn(h http.Header, name, value string, fixed http.Header) bool {
 	} else if !plain(value) {
 		return false
 	}
-	h[canonical] = []string{value}
+	h.set(canonical, value)
 	return true
 }
 

@@ -74,6 +74,8 @@ const (
 	defaultConnections = 16
 	maxResponseBody    = 64 << 10
 	maxResponseHeader  = 64 << 10
+	// maxOwnHeaders is how many headers the package comment lists, and Content-Type.
+	maxOwnHeaders = 17
 	// bodyTime bounds the wait for a response body once the status is known.
 	bodyTime = 2 * time.Second
 	// idleTime is shorter than the five seconds after which common servers close
@@ -303,24 +305,24 @@ func drain(response *http.Response, keep []byte, cancel func()) []byte {
 
 // header builds the request's headers.
 func (s *Sender) header(d *gobridge.Delivery) (http.Header, error) {
-	h := make(http.Header, len(s.fixed)+len(d.Envelope.Headers)+16)
+	h := newHeaders(len(s.fixed) + len(d.Envelope.Headers) + maxOwnHeaders)
 	for name, value := range s.fixed {
-		h[name] = value
+		h.Header[name] = value
 	}
 	setMeta(h, d)
 	setMessage(h, d, s.fixed)
 	now := s.now()
 	id := webhookID(d.DedupeID())
-	h[signature.HeaderID] = []string{id}
-	h[signature.HeaderTimestamp] = []string{signature.Timestamp(now)}
+	h.set(signature.HeaderID, id)
+	h.set(signature.HeaderTimestamp, signature.Timestamp(now))
 	if s.keys != nil {
 		signed, err := s.keys.Sign(id, now, d.Envelope.Payload)
 		if err != nil {
 			return nil, fmt.Errorf("sign: %w", err)
 		}
-		h[signature.HeaderSignature] = []string{signed}
+		h.set(signature.HeaderSignature, signed)
 	}
-	return h, nil
+	return h.Header, nil
 }
 
 // broken is the answer when there is no response.
