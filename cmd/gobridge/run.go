@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/transport/httpsource"
+)
+
+// run runs the bridge of a configuration until ctx ends. It comes up from the
+// store to the sources and goes down the other way: no more requests are taken
+// and those in flight are answered, then what is on its way out is settled,
+// then files and store are closed.
+func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logger) (err error) {
+	for _, w := range c.Warnings {
+		log.Warn("configuration", "warning", w.String())
+	}
+	store, err := openStore(ctx, c.Store, log)
+	if err != nil {
+		return &failure{err}
+	}
+	defer func() { err = closing(err, store) }()
+
+	out, err := openSenders(c, stdout) //nolint:contextcheck // opening a file takes none
+	if err != nil {
+		return &failure{err}
+	}
+	defer func() { err = closing(err, out) }()
+
+	b, err := bridge.New(store, bridgeOptions(c, out, log))
+	if err != nil {
+		return &failure{err}
+	}
+	server, err := newServer(c, b, log)
+	if err != nil {
+		return &failure{err}
+	}
+	// The engine looks too, but by then the server would have let messages in.
+	if unserved, _, err := b.Unserved(ctx); err != nil {
+		return &failure{err}
+	} else if len(unserved) > 0 {
+		return &bridge.UnservedError{Partitions: unserved}
+	}
+	if err := server.Listen(ctx); err != nil {
+		return &failure{err}
+	}
+	defer func() { _ = server.Close() }() // it is closed already after an orderly end
+	return serve(ctx, b, server, scheme(c), log)
+}
+
+// serve runs the engine and the server side by side.
+func serve(ctx context.Context, b *bridge.Bridge, server *httpsource.Server, scheme string, log *slog.Logger) error {
+	// The engine works on until the server has answered its last request.
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	group, intake := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.Run(work) })
+	group.Go(func() error {
+		defer stopWork()
+		log.Info("listening", "address", scheme+"://"+server.Addr().String())
+		return server.Run(intake)
+	})
+	stopped := context.AfterFunc(ctx, func() { log.Info("stopping; a second signal ends the process at once") })
+	defer stopped()
+
+	started := time.Now()
+	err := group.Wait()
+	switch {
+	case errors.Is(err, bridge.ErrUnservedPartitions):
+		return err
+	case err != nil:
+		return &failure{err}
+	}
+	log.Info("stopped", "after", time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+// closing closes c and returns err, or what closing came to.
+func closing(err error, c io.Closer) error {
+	if closeErr := c.Close(); closeErr != nil && err == nil {
+		return &failure{closeErr}
+	}
+	return err
+}
+
+// newLogger returns the logger of the process.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // one of slog's own names, or the configuration is refused
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

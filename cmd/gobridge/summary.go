@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"gobridge/config"
+)
+
+// summarize writes what a valid configuration does.
+func summarize(w io.Writer, c *config.Config) error {
+	var b strings.Builder
+	b.WriteString("ok\n")
+	if c.Store.SQLite != nil {
+		fmt.Fprintf(&b, "store   sqlite %s\n", c.Store.SQLite.Path)
+	} else {
+		b.WriteString("store   memory: everything is lost when the process ends\n")
+	}
+	fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c), c.HTTP.Listen)
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		summarizeRoute(&b, name, c.Routes[name])
+	}
+	for _, p := range c.Parked {
+		fmt.Fprintf(&b, "parked  %s\n", p)
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(&b, "warning %s\n", warning)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return &failure{err}
+	}
+	return nil
+}
+
+func summarizeRoute(b *strings.Builder, name string, r config.Route) {
+	who := "anyone"
+	if a := r.Source.HTTP.Auth; a != nil && a.Webhook != nil {
+		who = "signed"
+	} else if a != nil {
+		who = "with a bearer token"
+	}
+	fmt.Fprintf(b, "route   %s: POST %s, %s\n", name, r.Source.HTTP.Path, who)
+	if r.OrderingKey != nil {
+		fmt.Fprintf(b, "        in order per %s\n", oneLine(r.OrderingKey.Source))
+	}
+	for _, binding := range slices.Sorted(maps.Keys(r.Bindings)) {
+		dest := r.Bindings[binding]
+		fmt.Fprintf(b, "     -> %s: %s", binding, destination(dest))
+		if dest.Filter != nil {
+			fmt.Fprintf(b, ", if %s", oneLine(dest.Filter.Source))
+		}
+		b.WriteString("\n")
+	}
+}
+
+func destination(b config.Binding) string {
+	switch {
+	case b.Webhook != nil && len(b.Webhook.Secrets) > 0:
+		return "webhook to " + b.Webhook.URL.Host + ", signed"
+	case b.Webhook != nil:
+		return "webhook to " + b.Webhook.URL.Host
+	case b.File != nil:
+		return "file " + b.File.Path
+	}
+	return "standard output"
+}
+
+// oneLine writes an expression on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/store/memory"
+	"gobridge/store/sqlite"
+	"gobridge/transport/httpsource"
+	"gobridge/transport/jsonlines"
+	"gobridge/transport/webhook"
+)
+
+// openedStore is a store with an end.
+type openedStore interface {
+	gobridge.Store
+	io.Closer
+}
+
+// unclosed is a store that has nothing to close.
+type unclosed struct{ *memory.Store }
+
+func (unclosed) Close() error { return nil }
+
+func openStore(ctx context.Context, c config.Store, log *slog.Logger) (openedStore, error) {
+	if c.Memory != nil {
+		return unclosed{memory.New(memory.Options{Retention: time.Duration(c.Memory.Retention)})}, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(c.SQLite.Path), 0o750); err != nil {
+		return nil, fmt.Errorf("make the directory of the store: %w", err)
+	}
+	store, err := sqlite.OpenFile(ctx, c.SQLite.Path, sqlite.Options{
+		Retention: time.Duration(c.SQLite.Retention),
+		Logger:    log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return store, nil
+}
+
+// senders are the destinations, by route and binding.
+type senders struct {
+	of    map[[2]string]gobridge.Sender
+	files []io.Closer
+}
+
+// Close closes the files.
+func (s *senders) Close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openSenders makes the sender of every binding. All that write to standard
+// output share one, so that lines stay whole.
+func openSenders(c *config.Config, stdout io.Writer) (*senders, error) {
+	out := &senders{of: map[[2]string]gobridge.Sender{}}
+	terminal := jsonlines.Stdout(stdout)
+	for route, r := range c.Routes {
+		for binding, b := range r.Bindings {
+			var sender gobridge.Sender
+			var err error
+			switch {
+			case b.Webhook != nil:
+				sender, err = newWebhook(b)
+			case b.File != nil:
+				var file *jsonlines.FileSender
+				if file, err = jsonlines.OpenFile(b.File.Path, jsonlines.Options{}); err == nil {
+					out.files = append(out.files, file)
+					sender = file
+				}
+			default:
+				sender = terminal
+			}
+			if err != nil {
+				_ = out.Close()
+				return nil, fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err)
+			}
+			out.of[[2]string{route, binding}] = sender
+		}
+	}
+	return out, nil
+}
+
+// checkSenders makes those senders that touch nothing outside, for what only
+// they know to be wrong.
+func checkSenders(c *config.Config) error {
+	var errs []error
+	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+		bindings := c.Routes[route].Bindings
+		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
+			if b := bindings[binding]; b.Webhook != nil {
+				if _, err := newWebhook(b); err != nil {
+					errs = append(errs, fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func newWebhook(b config.Binding) (gobridge.Sender, error) {
+	headers := make(map[string]string, len(b.Webhook.Headers))
+	for name, value := range b.Webhook.Headers {
+		headers[name] = value.Reveal()
+	}
+	return webhook.New(webhook.Options{
+		URL:         b.Webhook.URL.Reveal(),
+		Secrets:     reveal(b.Webhook.Secrets),
+		Headers:     headers,
+		Timeout:     time.Duration(b.Webhook.Timeout),
+		Connections: b.Concurrency,
+	})
+}
+
+func reveal(secrets []config.Secret) []string {
+	var out []string
+	for _, s := range secrets {
+		out = append(out, s.Reveal())
+	}
+	return out
+}
+
+// The policies by their names in the configuration.
+var (
+	failurePolicies = map[string]bridge.FailurePolicy{
+		"dead_letter": bridge.FailDeadLetter, "discard": bridge.FailDiscard, "halt_key": bridge.FailHaltKey,
+	}
+	fullPolicies   = map[string]bridge.FullPolicy{"reject": bridge.FullReject, "dead_letter": bridge.FullDeadLetter}
+	expirePolicies = map[string]bridge.ExpirePolicy{"drop": bridge.ExpireDrop, "dead_letter": bridge.ExpireDeadLetter}
+)
+
+// bridgeOptions turns the configuration into the engine's.
+func bridgeOptions(c *config.Config, out *senders, log *slog.Logger) bridge.Options {
+	options := bridge.Options{
+		LeaseTerm: time.Duration(c.LeaseTerm),
+		Grace:     time.Duration(c.Grace),
+		Removed:   bridge.RemovedRefuse,
+		Logger:    log,
+	}
+	for _, p := range c.Parked {
+		options.Parked = append(options.Parked, string(p))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		r := c.Routes[name]
+		route := bridge.Route{
+			Name:        name,
+			ExpireAfter: time.Duration(r.ExpireAfter),
+			OnExpire:    expirePolicies[r.OnExpire],
+		}
+		if r.OrderingKey != nil {
+			route.OrderingKey = r.OrderingKey.Eval
+		}
+		for _, binding := range slices.Sorted(maps.Keys(r.Bindings)) {
+			route.Bindings = append(route.Bindings, newBinding(binding, r.Bindings[binding], out.of[[2]string{name, binding}]))
+		}
+		options.Routes = append(options.Routes, route)
+	}
+	return options
+}
+
+func newBinding(name string, b config.Binding, sender gobridge.Sender) bridge.Binding {
+	out := bridge.Binding{
+		Name:           name,
+		Sender:         sender,
+		Retry:          bridge.Retry{Attempts: b.Retry.Attempts, MinBackoff: b.Retry.Backoff.Min, MaxBackoff: b.Retry.Backoff.Max},
+		OnFailure:      failurePolicies[b.OnFailure],
+		MaxOutboxDepth: b.MaxOutboxDepth,
+		OnFull:         fullPolicies[b.OnFull],
+		Rate:           float64(b.Rate),
+		Concurrency:    b.Concurrency,
+	}
+	if b.Filter != nil {
+		out.Filter = b.Filter.Eval
+	}
+	if b.Webhook != nil {
+		// The request has its own end; the engine's is for a sender that forgets it.
+		out.Timeout = time.Duration(b.Webhook.Timeout) + sendMargin
+	}
+	return out
+}
+
+// sendMargin is what the engine allows a sender beyond its own timeout.
+const sendMargin = 5 * time.Second
+
+// newServer makes the HTTP server with the path of every route.
+func newServer(c *config.Config, b *bridge.Bridge, log *slog.Logger) (*httpsource.Server, error) {
+	options := httpsource.Options{
+		Address: string(c.HTTP.Listen),
+		Grace:   time.Duration(c.Grace),
+		Logger:  log,
+	}
+	if c.HTTP.TLS != nil {
+		options.CertFile, options.KeyFile = c.HTTP.TLS.Cert, c.HTTP.TLS.Key
+	}
+	server, err := httpsource.New(options)
+	if err != nil {
+		return nil, err
+	}
+	for name, r := range c.Routes {
+		s := r.Source.HTTP
+		route := httpsource.RouteOptions{MaxBody: int64(s.MaxBody)}
+		for _, h := range s.Headers {
+			route.Headers = append(route.Headers, string(h))
+		}
+		if s.Auth != nil {
+			route.Tokens = reveal(s.Auth.Bearer)
+			if s.Auth.Webhook != nil {
+				route.Secrets = reveal(s.Auth.Webhook.Secrets)
+			}
+		}
+		if err := server.Handle(string(s.Path), route, b.Route(name).Accept); err != nil {
+			return nil, err
+		}
+	}
+	return server, nil
+}
+
+func scheme(c *config.Config) string {
+	if c.HTTP.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
