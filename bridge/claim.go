@@ -94,7 +94,7 @@ func (d *drainer) took(c claim) error {
 	items := make([]item, len(c.records))
 	taken := make([]*item, 0, len(items))
 	for i := range c.records {
-		items[i].rec = c.records[i]
+		items[i].rec, items[i].claimed = c.records[i], d.polled
 		if d.admit(&items[i]) {
 			taken = append(taken, &items[i])
 		}

@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"time"
+
 	"gobridge"
 )
 
@@ -9,6 +11,7 @@ type item struct {
 	rec     gobridge.Record
 	group   *group
 	size    int64 // zero once its payload is let go
+	claimed time.Time
 	sending bool
 	solo    group // the group, unless it is in an earlier record's
 }

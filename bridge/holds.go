@@ -15,6 +15,7 @@ const holdsEvery = 500 * time.Millisecond
 
 // holds are the controls in force.
 type holds struct {
+	at     time.Time // when they were asked for
 	paused map[[2]string]bool // route, and binding or empty
 	halted map[haltScope]bool
 }
@@ -48,6 +49,7 @@ func (b *Bridge) watchHolds(ctx context.Context) {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, settleTimeout)
+		asked := time.Now()
 		controls, err := b.store.ListControls(call)
 		cancel()
 		if err != nil {
@@ -58,7 +60,7 @@ func (b *Bridge) watchHolds(ctx context.Context) {
 			continue
 		}
 		failing = false
-		b.holds.Store(newHolds(controls))
+		b.holds.Store(newHolds(controls, asked))
 	}
 }
 
@@ -74,8 +76,8 @@ func (b *Bridge) holding() bool {
 	return false
 }
 
-func newHolds(controls []gobridge.Control) *holds {
-	h := &holds{paused: map[[2]string]bool{}, halted: map[haltScope]bool{}}
+func newHolds(controls []gobridge.Control, at time.Time) *holds {
+	h := &holds{at: at, paused: map[[2]string]bool{}, halted: map[haltScope]bool{}}
 	for _, c := range controls {
 		switch c.Kind {
 		case gobridge.Pause:

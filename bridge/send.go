@@ -76,10 +76,11 @@ func (d *drainer) take(it *item) {
 	it.sending = true
 }
 
-// allowed reports whether no pause or halt has come since the claim.
+// allowed reports whether no pause or halt has come since the claim, which saw
+// those before.
 func (d *drainer) allowed(it *item) bool {
 	holds := d.bridge.holds.Load()
-	return holds == nil || !holds.stop(d.route.Name, d.binding.Name, &it.rec)
+	return holds == nil || holds.at.Before(it.claimed) || !holds.stop(d.route.Name, d.binding.Name, &it.rec)
 }
 
 // sendable reports whether an item taken off its group's queue is to be sent,
