@@ -138,8 +138,10 @@ type ClaimRequest struct {
 
 	// HeldKnown says that Held is complete: every record that this process has
 	// claimed, under any version, and has not settled or released. Held ones
-	// stay claimed and hold up their keys; whatever else is claimed under
-	// Token.Version is stranded and claimable at once.
+	// stay as they are and hold up their keys, also if another owner has put one
+	// back to pending meanwhile, for this process may still be sending it;
+	// whatever else is claimed under Token.Version is stranded and claimable at
+	// once.
 	//
 	// Without it, every claim under Token.Version counts as held until the
 	// store's stale window has passed since.

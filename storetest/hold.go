@@ -17,6 +17,8 @@ func holdCases() []testCase {
 			why: "A record that is being sent must not be handed out a second time."},
 		{name: "HeldUnderOlderVersionStays", run: heldUnderOlderVersionStays,
 			why: "A process that lost its lease for a moment and got it back is still sending what it claimed before."},
+		{name: "HeldRecordIsNotHandedOutAgain", run: heldRecordIsNotHandedOutAgain,
+			why: "A process whose record was taken over and put back by another may still be sending it; it must not get it a second time meanwhile."},
 		{name: "UntoldClaimWaitsForTheStaleWindow", run: untoldClaimWaitsForTheStaleWindow,
 			why: "Without knowing what is held, the store frees a claim of the same version only when no send can be running any more."},
 		{name: "UntoldClaimTakesOverOlderVersions", run: untoldClaimTakesOverOlderVersions,
@@ -71,6 +73,20 @@ func heldUnderOlderVersionStays(f *fixture) {
 	}
 	f.complete(1, "a")
 	f.wantIDs(f.claim(2, 10, "b"), "tail")
+}
+
+func heldRecordIsNotHandedOutAgain(f *fixture) {
+	f.persist(record("first", key("k")), record("second", key("k")), record("third", key("k")), record("a"))
+	f.claimExactly(1, 10, "first", "second", "third", "a")
+	f.claimExactly(2, 10, "first", "second", "third", "a")
+	for _, id := range []string{"first", "second", "third", "a"} {
+		f.release(2, id, gobridge.Untried, time.Time{})
+	}
+	f.wantIDs(f.claim(3, 10, "second", "a"), "first")
+	f.wantIDs(f.claim(3, 10, "first", "second", "a"))
+	f.complete(3, "first")
+	f.wantIDs(f.claim(3, 10, "second"), "a")
+	f.wantIDs(f.claim(3, 10, "a"), "second", "third")
 }
 
 func untoldClaimWaitsForTheStaleWindow(f *fixture) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -153,6 +154,11 @@ func (r *modelRun) learnAges(p *modelProcess, records []*modelRecord) {
 	}
 }
 
+// holding returns what the process holds, in an order that repeats.
+func (p *modelProcess) holding() []gobridge.Ref {
+	return slices.SortedFunc(maps.Keys(p.held), compareRefs)
+}
+
 func (r *modelRun) claimSome(p *modelProcess) {
 	part := pick(r, modelPartitions())
 	if p.tokens[part] == (gobridge.Token{}) {
@@ -162,7 +168,7 @@ func (r *modelRun) claimSome(p *modelProcess) {
 	if r.chance(15) {
 		request.MaxBytes = 1 + r.rng.Int64N(60)
 	}
-	for ref := range p.held {
+	for _, ref := range p.holding() {
 		if request.HeldKnown && ref.Partition == part {
 			request.Held = append(request.Held, ref)
 		}
@@ -231,7 +237,7 @@ func (r *modelRun) moveClock(p *modelProcess) {
 // that it holds, in one of the ways.
 func (r *modelRun) settleSome(p *modelProcess) {
 	var refs []gobridge.Ref
-	for ref := range p.held {
+	for _, ref := range p.holding() {
 		if m := r.model.records[ref]; m != nil && r.chance(60) {
 			refs = append(refs, ref)
 		}
@@ -239,7 +245,6 @@ func (r *modelRun) settleSome(p *modelProcess) {
 	if len(refs) == 0 {
 		return
 	}
-	slices.SortFunc(refs, compareRefs)
 	// One call has one token: that of the first record's claim, as far as the
 	// process knows it.
 	part := refs[0].Partition

@@ -132,12 +132,12 @@ func (m *model) held(r *modelRecord) bool {
 
 func (m *model) claimable(r *modelRecord, now time.Time, request *gobridge.ClaimRequest) bool {
 	switch {
-	case m.held(r):
+	case m.held(r), request.HeldKnown && slices.Contains(request.Held, r.Ref()):
 		return false
 	case r.State == gobridge.StatePending:
 		return !now.Before(r.DueAt())
 	case request.HeldKnown:
-		return !slices.Contains(request.Held, r.Ref())
+		return true
 	case r.ClaimedBy.Version < request.Token.Version:
 		return true
 	}
