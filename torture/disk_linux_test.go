@@ -60,10 +60,12 @@ func failingDiskRound(t *testing.T, seed uint64) {
 				p = r.start(config)
 				setFileLimit(t, p, limit)
 				time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
-				p = r.reopen(p, config)
 			}
 			setFileLimit(t, p, unix.RLIM_INFINITY)
 			r.history.mark("files of process %d unbounded", p.command.Process.Pid)
+			if outage%2 == 1 {
+				p = r.revive(p, config, address)
+			}
 		}
 		time.Sleep(load(t) / 4)
 		stop()
@@ -106,13 +108,16 @@ func (r *rig) await503(total bool) {
 	}
 }
 
-// reopen starts the process again if the failing disk kept it from starting, as
-// whoever supervises it would.
-func (r *rig) reopen(p *process, config string) *process {
+// revive waits until a process that was started on a failing disk listens. One
+// that has given up by then is started again, as whoever supervises it would.
+func (r *rig) revive(p *process, config, address string) *process {
 	r.t.Helper()
-	if p.running() {
-		return p
-	}
-	r.history.mark("process %d could not start: %v", p.command.Process.Pid, p.err)
-	return r.start(config)
+	r.await("the process listens", func() bool {
+		if !p.running() {
+			r.history.mark("process %d could not start: %v", p.command.Process.Pid, p.err)
+			p = r.start(config)
+		}
+		return answers(address)
+	})
+	return p
 }

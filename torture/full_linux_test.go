@@ -115,7 +115,9 @@ func TestFullDisk(t *testing.T) {
 			}
 			free()
 			r.history.mark("disk free")
-			p = r.reopen(p, config)
+			if outage == 1 {
+				p = r.revive(p, config, address)
+			}
 		}
 		r.awaitAccepted(50)
 		stop()

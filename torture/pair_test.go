@@ -47,7 +47,7 @@ func TestRollingRestart(t *testing.T) {
 	if longest >= r.term {
 		t.Errorf("seed %d: a message waited %s, as long as the lease term of %s: %s", seed, longest, r.term, at)
 	}
-	t.Logf("%s, rolls 4, longest wait %s", r.summary(), longest.Round(time.Millisecond))
+	t.Logf("%s, rolls 4, longest wait %s (%s)", r.summary(), longest.Round(time.Millisecond), at)
 }
 
 // longestWait is the longest time from the acknowledgement of a message to its
