@@ -143,10 +143,14 @@ func (s *selection) follow(r *record) {
 
 // claimable reports whether r could be claimed if all older ones of its key are.
 func (s *selection) claimable(r *record) bool {
-	if r.State == gobridge.StatePending {
+	switch {
+	case s.held[r]:
+		return false
+	case r.State == gobridge.StatePending:
 		return nanos(r.DueAt()) <= s.bounds[byDue]
+	default:
+		return r.ClaimedBy.Version <= s.bounds[byVersion] || nanos(r.ClaimedAt) <= s.bounds[byClaimedAt]
 	}
-	return !s.held[r] && (r.ClaimedBy.Version <= s.bounds[byVersion] || nanos(r.ClaimedAt) <= s.bounds[byClaimedAt])
 }
 
 // siblings is a heap of records, the oldest first.
