@@ -32,8 +32,8 @@ type Filter struct {
 	Partition Partition
 
 	EnvelopeID string
-	// OrderingKey selects one key; HasKey says that it is set, for the empty
-	// key selects the records without one.
+	// OrderingKey selects one key. HasKey with an empty one selects the records
+	// without a key.
 	OrderingKey string
 	HasKey      bool
 
@@ -91,7 +91,7 @@ type BulkResult struct {
 type BulkItem struct {
 	Ref         Ref
 	OrderingKey string
-	Seq         int64
+	Seq         int64 // before the change
 	Reason      string
 	Error       string
 	EndedAt     time.Time

@@ -20,15 +20,21 @@ type LeaseStore interface {
 	// [ErrLeaseHeld]. The new lease's version is above every earlier one of the
 	// partition, released or not, and above MinVersion. An empty owner or a term
 	// of zero or less is an error.
+	//
+	// The holder itself is refused too. An owner that finds its own name on a
+	// lease that it does not know, because the answer to an acquisition was lost,
+	// may take it at once, with that lease's Revision as Observed.
 	Acquire(ctx context.Context, request AcquireRequest) (Lease, error)
 
-	// Renew gives the leases a new Revision each and returns them. One that has
-	// been taken over or released is missing from the result; that is no error.
-	// An error means that nothing is known.
+	// Renew gives the leases a new Revision each and returns them, with the same
+	// token and term. A lease is known by Partition and Token; an older Revision
+	// of it will do. One that has been taken over or released is missing from the
+	// result; that is no error. An error means that nothing is known.
 	Renew(ctx context.Context, leases []Lease) ([]Lease, error)
 
 	// Release gives a lease up, so that another can acquire it at once. One that
-	// has been taken over is [ErrLeaseLost].
+	// has been taken over is [ErrLeaseLost]; releasing again what the same holder
+	// has released is success, as long as nobody has taken it.
 	Release(ctx context.Context, lease Lease) error
 
 	// Leases returns every partition's lease, released ones too, in ascending

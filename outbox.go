@@ -43,6 +43,9 @@ type Outbox interface {
 	// [ErrIdentityReused], naming it; other envelopes of the call are stored
 	// all the same.
 	//
+	// An envelope with a record for the dead letters, when those are full, is not
+	// stored: [ErrDeadLettersFull] names it, the others are.
+	//
 	// An invalid record refuses the whole call ([ErrInvalidRecord], and
 	// [ErrTooLarge] where a size was the matter) before anything is stored. The
 	// records of one envelope are stored all or none. A call with several
