@@ -78,7 +78,7 @@ func serve(ctx context.Context, b *bridge.Bridge, server *httpsource.Server, sch
 	case err != nil:
 		return &failure{err}
 	}
-	log.Info("stopped", "after", time.Since(started).Round(time.Millisecond))
+	log.Info("stopped", "ran_for", time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
