@@ -241,18 +241,20 @@ func (c *circuit) noteError(err string) {
 	c.lastErr, c.lastErrAt = err, time.Now()
 }
 
-// fresh reports whether the key has not been probed since the circuit opened,
-// and notes that it is now if mark is set.
-func (c *circuit) fresh(key keyID, mark bool) bool {
+// fresh reports whether the key has not been probed since the circuit opened.
+func (c *circuit) fresh(key keyID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.probed[key] {
-		return false
-	}
-	if mark && len(c.probed) < maxMemory {
+	return !c.probed[key]
+}
+
+// noteProbe notes that the key is being probed.
+func (c *circuit) noteProbe(key keyID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.probed) < maxMemory {
 		c.probed[key] = true
 	}
-	return true
 }
 
 // startOver forgets which keys have been probed.

@@ -18,7 +18,7 @@ type claim struct {
 }
 
 // startClaim claims into the free capacity if there may be something, or one
-// batch to probe with if the destination is down.
+// record to probe with if the destination is down.
 func (d *drainer) startClaim() {
 	now := time.Now()
 	if !d.claiming && now.Sub(d.polled) >= d.pause {
@@ -42,7 +42,7 @@ func (d *drainer) startClaim() {
 		return
 	case open:
 		d.probing = true
-		limit = min(limit, probeLimit)
+		limit = 1
 	case d.ready.len() >= max(d.binding.Concurrency, d.batch.MaxRecords):
 		return
 	}
@@ -108,7 +108,7 @@ func (d *drainer) took(c claim) error {
 		d.probing = d.probing && !c.probe
 		d.releaseQueued()
 	case open:
-		d.tookProbe(len(taken) > 0)
+		d.tookProbe(taken)
 	default:
 		d.probing = d.probing && !c.probe
 		for _, it := range d.waiting() {

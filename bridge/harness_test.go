@@ -214,4 +214,3 @@ func (w *world) after(d time.Duration) {
 }
 
 var errBoom = errors.New("boom")
-

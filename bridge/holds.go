@@ -15,7 +15,7 @@ const holdsEvery = 500 * time.Millisecond
 
 // holds are the controls in force.
 type holds struct {
-	at     time.Time // when they were asked for
+	at     time.Time          // when they were asked for
 	paused map[[2]string]bool // route, and binding or empty
 	halted map[haltScope]bool
 }

@@ -5,46 +5,35 @@ import (
 	"slices"
 )
 
-const (
-	// probeLimit is how many records one look for a key to probe takes, and
-	// probeWindow how many it holds at most before it starts over with the
-	// oldest.
-	probeLimit  = 32
-	probeWindow = 512
-)
+// probeWindow is how many keys are looked through for one that has not been
+// probed yet, before the oldest is probed again.
+const probeWindow = 256
 
 // tookProbe picks a record to probe with, of a key that has not been probed
 // since the circuit opened, out of what has been claimed for it, and puts the
-// rest back. If every such key has been probed, it looks further.
-func (d *drainer) tookProbe(found bool) {
-	probe := d.freshKey()
-	if probe == nil && found && len(d.items) < min(probeWindow, d.window) && d.bytes < d.binding.BatchBytes {
+// rest back. If every such key has been probed, it looks further: one record at a
+// time, for what is held keeps the rest of its key out of the next claim.
+func (d *drainer) tookProbe(taken []*item) {
+	for _, it := range taken {
+		if d.circuit.fresh(it.key()) {
+			d.probe(it)
+			return
+		}
+	}
+	if len(taken) > 0 && len(d.items) < min(probeWindow, d.window) && d.bytes < d.binding.BatchBytes {
 		d.probing, d.more = false, true // claims again, beyond what is held now
 		return
 	}
-	if probe == nil {
-		d.circuit.startOver()
-		probe = d.freshKey()
-	}
-	if probe == nil {
-		d.probing = false // there is nothing; the next poll or wake-up looks again
+	d.circuit.startOver()
+	if oldest := d.waiting(); len(oldest) > 0 {
+		d.probe(oldest[0])
 		return
 	}
-	d.probe(probe)
+	d.probing = false // there is nothing; the next poll or wake-up looks again
 }
 
-// freshKey returns the oldest record waiting whose key has not been probed.
-func (d *drainer) freshKey() *item {
-	var oldest *item
-	for _, it := range d.waiting() {
-		if d.circuit.fresh(it.key(), false) && (oldest == nil || it.rec.Older(&oldest.rec)) {
-			oldest = it
-		}
-	}
-	return oldest
-}
-
-// waiting returns the first record of every group that could be sent now.
+// waiting returns the first record of every group that could be sent now, in
+// ascending age.
 func (d *drainer) waiting() []*item {
 	var out []*item
 	for _, it := range d.items {
@@ -63,7 +52,7 @@ func (d *drainer) waiting() []*item {
 
 // probe sends one record and puts everything else that waits back.
 func (d *drainer) probe(it *item) {
-	d.circuit.fresh(it.key(), true)
+	d.circuit.noteProbe(it.key())
 	g := it.group
 	g.queue = g.queue[1:]
 	d.releaseQueued()
