@@ -3,6 +3,7 @@ package torture
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -96,7 +97,7 @@ func (p *producers) deliver(ctx context.Context, client *http.Client, m message,
 		status, answer, err := p.post(ctx, client, m, body, rng)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // The test is over; what this request came to is of no interest.
 		case err != nil:
 			p.failed.Add(1)
 		case status == http.StatusAccepted || status == http.StatusOK:
@@ -114,8 +115,8 @@ func (p *producers) deliver(ctx context.Context, client *http.Client, m message,
 			return fmt.Errorf("%s was answered %d: %s", m.ID, status, answer)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s was not acknowledged within %s; the last answer: %d %s %v",
-				m.ID, giveUp, status, answer, err)
+			last := fmt.Errorf("%s was not acknowledged within %s; the last answer: %d %s", m.ID, giveUp, status, answer)
+			return errors.Join(last, err)
 		}
 		time.Sleep(time.Duration(5+rng.IntN(20)) * time.Millisecond)
 	}
