@@ -214,7 +214,7 @@ func TestBounds(t *testing.T) {
 		"aliases":  {"parked: " + list + "\n" + strings.Repeat("x", 10), ""},
 		"size":     {strings.Repeat("#", 1<<20+1), "b.yaml:1:1: the file is larger than 1048576 bytes"},
 		"depth":    {strings.Repeat("[", 200_000), "b.yaml:1:"},
-		"problems": {strings.Repeat("? [x]\n", 5000), "b.yaml:1:3: expected a name, found a list"},
+		"problems": {strings.Repeat("? [x]\n", 5000), "and 4903 more problems"},
 		"laughs": {"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\nparked: [*d,*d,*d]\n", `b.yaml:1:1: unknown field "a"`},
 		"itself": {"routes: &a\n  x: *a\n", "b.yaml:"},

@@ -30,6 +30,7 @@ type decoder struct {
 	source   Input
 	lines    []string
 	problems []Problem
+	omitted  int // problems beyond maxProblems
 	nodes    int
 	// at has the place of every value that was decoded, by its path.
 	at map[string]position
@@ -41,9 +42,11 @@ func (d *decoder) report(n *yaml.Node, where, hint, format string, args ...any) 
 }
 
 func (d *decoder) reportAt(p position, where, hint, format string, args ...any) {
-	if len(d.problems) < maxProblems {
-		d.problems = append(d.problems, d.problem(p, where, hint, format, args...))
+	if len(d.problems) == maxProblems {
+		d.omitted++
+		return
 	}
+	d.problems = append(d.problems, d.problem(p, where, hint, format, args...))
 }
 
 func (d *decoder) problem(p position, where, hint, format string, args ...any) Problem {

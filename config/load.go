@@ -55,7 +55,7 @@ func Parse(source Input) (*Config, error) {
 	}
 	if len(d.problems) > 0 {
 		sortProblems(d.problems)
-		return nil, &Error{Problems: d.problems}
+		return nil, &Error{Problems: d.problems, Omitted: d.omitted}
 	}
 	config.Warnings = d.warnings(&config)
 	return &config, nil

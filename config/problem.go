@@ -40,12 +40,17 @@ func (p Problem) String() string {
 // Error is everything that is wrong with a file, in its order.
 type Error struct {
 	Problems []Problem
+	// Omitted is how many more there are than are listed.
+	Omitted int
 }
 
 func (e *Error) Error() string {
-	lines := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		lines[i] = p.String()
+	lines := make([]string, 0, len(e.Problems)+1)
+	for _, p := range e.Problems {
+		lines = append(lines, p.String())
+	}
+	if e.Omitted > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more problems", e.Omitted))
 	}
 	return strings.Join(lines, "\n")
 }
