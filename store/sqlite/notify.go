@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"gobridge"
+)
+
+// notifier tells of work.
+type notifier struct {
+	mu       sync.Mutex
+	next     int
+	watchers map[int]func(gobridge.Partition)
+	count    atomic.Int32
+}
+
+// Notify implements [gobridge.Notifier]. Commits of other processes, and of
+// transactions that the store does not know of, are noticed within a few
+// milliseconds, by a look at the database's data version.
+func (s *Store) Notify(f func(gobridge.Partition)) (stop func()) {
+	stop = s.notify.add(f)
+	s.writer.signal() // from now on it looks for commits of others
+	return stop
+}
+
+func (n *notifier) add(f func(gobridge.Partition)) (stop func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.watchers == nil {
+		n.watchers = map[int]func(gobridge.Partition){}
+	}
+	n.next++
+	key := n.next
+	n.watchers[key] = f
+	n.count.Store(int32(len(n.watchers)))
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.watchers, key)
+		n.count.Store(int32(len(n.watchers)))
+	}
+}
+
+// watched reports whether anybody is registered.
+func (n *notifier) watched() bool { return n.count.Load() > 0 }
+
+// tell calls everybody for each partition.
+func (n *notifier) tell(partitions map[gobridge.Partition]struct{}) {
+	if !n.watched() || len(partitions) == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range n.watchers {
+		for p := range partitions {
+			f(p)
+		}
+	}
+}
+
+// tellAny calls everybody: records of any partition may have become claimable.
+func (n *notifier) tellAny() { n.tell(map[gobridge.Partition]struct{}{"": {}}) }

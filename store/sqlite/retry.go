@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"gobridge"
+)
+
+// retryLimit is how many records a Retry takes.
+const retryLimit = 1000
+
+const (
+	selectRetrying = hitColumns + `WHERE partition = ?1 AND status = 0 AND retry_at > 0 AND (retry_at, id) > (?2, ?3)
+		ORDER BY retry_at, id LIMIT ?4`
+	selectStillRetrying = `SELECT 1 FROM gobridge_record
+		WHERE id = ?1 AND partition = ?2 AND seq = ?3 AND status = 0 AND retry_at = ?4`
+)
+
+// Retry implements [gobridge.Controls].
+func (s *Store) Retry(ctx context.Context, filter gobridge.Filter) (int, error) {
+	now := nanos(s.options.Now())
+	hits, err := s.findRetrying(ctx, &filter, now)
+	if err == nil {
+		hits, err = s.change(ctx, hits, func(t *txn, hits []hit) ([]hit, error) { return retryNow(t, hits, now) })
+	}
+	if err != nil {
+		return 0, fail("retry", filter.Partition, err)
+	}
+	return len(hits), nil
+}
+
+// findRetrying returns released records that match the filter and are not due yet.
+func (s *Store) findRetrying(ctx context.Context, filter *gobridge.Filter, now int64) (hits []hit, err error) {
+	find := search{filter: filter}
+	parts, err := find.parts(ctx, s.read, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		for at, id, more := now, int64(latest), true; more && len(hits) < retryLimit; {
+			const chunk = 1000
+			n := 0
+			err := queryAll(ctx, s.read, selectRetrying, []any{p.id, at, id, chunk}, func(rows *sql.Rows) error {
+				h, err := scanHit(rows, p)
+				n++
+				at, id = h.retryAt, h.id
+				if err == nil && len(hits) < retryLimit && matches(filter, &h) {
+					hits = append(hits, h)
+				}
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			more = n == chunk
+		}
+	}
+	return hits, nil
+}
+
+// retryNow takes the wait off records of one partition.
+func retryNow(t *txn, hits []hit, now int64) (done []hit, err error) {
+	p, err := findPart(t, hits[0].Ref.Partition)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	var all []int64
+	keys := map[string]struct{}{}
+	for _, h := range hits {
+		var one int
+		still, err := queryOne(t.ctx, t, selectStillRetrying, []any{h.id, h.partition, h.Seq, h.retryAt}, &one)
+		if err != nil {
+			return nil, err
+		}
+		if still {
+			done = append(done, h)
+			all = append(all, h.id)
+			keys[h.OrderingKey] = struct{}{}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if _, err := t.ExecContext(t.ctx, setRetry, list(all), 0, now); err != nil {
+		return nil, err
+	}
+	t.touch(p.name)
+	return done, p.settleHeads(t, all, keys)
+}

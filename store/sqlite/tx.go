@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"gobridge"
+)
+
+// beginTx begins a transaction, and waits for a lock that others hold as long
+// as ctx allows, whatever the busy time-out of the connection.
+func beginTx(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
+	for {
+		tx, err := db.BeginTx(ctx, nil)
+		if err == nil {
+			return tx, nil
+		}
+		if !locked(err) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(maxLockPause):
+		}
+	}
+}
+
+// ignoreDone drops the error of a rollback that was not needed.
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// InTx runs f in a transaction of its own and commits it, unless f fails. After
+// the commit the drainers are woken for what f has persisted with [Store.PersistTx].
+//
+// The transaction holds the database's write lock from its beginning: keep it
+// short, for nothing else is stored, claimed or settled meanwhile.
+func (s *Store) InTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := beginTx(ctx, s.db)
+	if err != nil {
+		return fail("begin", "", err)
+	}
+	defer func() { _ = tx.Rollback() }() // without effect once committed; the way out of a panic in f
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fail("commit", "", err)
+	}
+	s.notify.tellAny()
+	return nil
+}
+
+const (
+	savepoint        = "SAVEPOINT gobridge_persist"
+	releaseSavepoint = "RELEASE gobridge_persist"
+	rollbackTo       = "ROLLBACK TO gobridge_persist"
+)
+
+// PersistTx is Persist inside the caller's own transaction: the records are
+// stored if, and only if, that commits. It is a savepoint of its own; if it
+// fails, nothing of the call is left in the transaction, which may go on.
+//
+// Two kinds of answers are outcomes, not failures, and leave in the transaction
+// what could be stored: [gobridge.ErrDuplicateRecord] and
+// [gobridge.ErrIdentityReused].
+//
+// Begin the transaction immediate. One that began deferred and has read
+// already gets SQLITE_BUSY when another connection has written since, and has
+// to be begun again. The share of the disk is not looked at: a destination that
+// is down must not stop the business that the transaction is about. Drainers
+// notice the commit within a few milliseconds, or at once with [Store.InTx].
+func (s *Store) PersistTx(ctx context.Context, tx Execer, records []gobridge.Record) error {
+	const op = "persist"
+	if len(records) == 0 {
+		return nil
+	}
+	if _, ok := tx.(*sql.DB); ok {
+		return fail(op, records[0].Partition, errors.New("a *sql.DB is no transaction: hand over the *sql.Tx"))
+	}
+	call, err := s.newPersistCall(records)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, savepoint); err != nil {
+		return fail(op, records[0].Partition, err)
+	}
+	err = s.persist(&txn{ctx: ctx, Execer: tx, touched: map[gobridge.Partition]struct{}{}}, []*persistCall{call})
+	if err == nil {
+		_, err = tx.ExecContext(ctx, releaseSavepoint)
+	}
+	if err != nil {
+		return failTx(ctx, tx, records[0].Partition, err)
+	}
+	return call.result()
+}
+
+// failTx undoes the savepoint, as far as SQLite has not undone everything.
+func failTx(ctx context.Context, tx Execer, p gobridge.Partition, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if _, undo := tx.ExecContext(ctx, rollbackTo); undo == nil {
+		_, _ = tx.ExecContext(ctx, releaseSavepoint) // the rollback has undone what matters
+	}
+	out := &gobridge.Error{Op: "persist", Partition: p, Err: err}
+	if locked(err) {
+		out.Hint = "the transaction began deferred and has read already: begin it immediate (_txlock=immediate), or again"
+	}
+	return out
+}
