@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,8 +71,36 @@ func failingDiskRound(t *testing.T, seed uint64) {
 		time.Sleep(load(t) / 4)
 		stop()
 		r.finish(p)
-		t.Logf("%s, outages 4, kills %d", r.summary(), r.countMarks("killed"))
+		t.Logf("%s, outages 4, kills %d, failed starts %d",
+			r.summary(), r.countMarks("killed"), r.countMarks("could not start"))
 	})
+}
+
+// TestStopOnFailingDisk asks the process to end while the disk takes nothing: it
+// ends all the same, and what it could not settle is delivered after the next
+// start.
+func TestStopOnFailingDisk(t *testing.T) {
+	r := newRig(t, seed(t), t.TempDir(), t.TempDir())
+	r.receiver.calmed.Store(true)
+	address := freeAddress(t)
+	config := r.configure(address)
+	r.front.to(address)
+	p := r.start(config)
+	stop := r.work.run(t, r.seed)
+	r.awaitAccepted(200)
+	setFileLimit(t, p, 0)
+	r.history.mark("files of process %d bounded to 0 bytes", p.command.Process.Pid)
+	time.Sleep(outageLength)
+	begun := time.Now()
+	if err := p.stop(); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("seed %d: SIGTERM did not end the process within %s; its log:%s", r.seed, stopTimeout, r.book.tail(60))
+	}
+	took := time.Since(begun)
+	p = r.start(config)
+	r.awaitAccepted(50)
+	stop()
+	r.finish(p)
+	t.Logf("%s, the stop took %s", r.summary(), took.Round(time.Millisecond))
 }
 
 // largestFile is the size of the largest file of the outbox.

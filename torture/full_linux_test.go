@@ -122,7 +122,7 @@ func TestFullDisk(t *testing.T) {
 		r.awaitAccepted(50)
 		stop()
 		r.finish(p)
-		t.Logf("%s, outages 2, kills 1", r.summary())
+		t.Logf("%s, outages 2, kills 1, failed starts %d", r.summary(), r.countMarks("could not start"))
 	})
 }
 
