@@ -77,7 +77,7 @@ type success struct {
 type failure struct {
 	tick  uint64
 	count int
-	alone bool // its first failure came soon after a success of another key
+	alone bool // one of its failures came soon after a success of another key
 	again bool // another key got through between its last two failures
 }
 
@@ -160,11 +160,12 @@ func (c *circuit) fail(key keyID, id string, err string) uint64 {
 				break
 			}
 		}
-		f = &failure{alone: !last.at.IsZero() && time.Since(last.at) <= proofAge}
+		f = &failure{}
 		c.memory[id] = f
 	} else {
 		f.again = last.tick > f.tick
 	}
+	f.alone = f.alone || !last.at.IsZero() && time.Since(last.at) <= proofAge
 	f.tick = c.tick
 	f.count++
 	if !f.again { // a record known to fail by itself says nothing of the destination

@@ -106,8 +106,10 @@ func TestOnePoisonedRecordAmongGoodOnes(t *testing.T) {
 			})
 			opts := one(bridge.Binding{Sender: dest, OnFailure: tc.policy, Retry: bridge.Retry{Attempts: 4}})
 			inWorld(t, opts, func(w *world) {
+				w.publishFrom("good", 1, 1)
+				w.after(time.Second)
 				w.publish("bad", 3)
-				for i := 1; i <= 60; i++ {
+				for i := 2; i <= 60; i++ {
 					w.publishFrom("good", i, i)
 					w.after(time.Second)
 				}

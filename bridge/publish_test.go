@@ -251,13 +251,14 @@ func TestUnservedPartitions(t *testing.T) {
 	} {
 		opts := one(bridge.Binding{Sender: &target{}})
 		opts.Removed, opts.Parked = tc.policy, tc.parked
-		b, err := bridge.New(store, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var err error
 		synctest.Test(t, func(t *testing.T) {
 			second, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
+			b, err2 := bridge.New(store, opts)
+			if err2 != nil {
+				t.Fatal(err2)
+			}
 			err = b.Run(second)
 		})
 		if len(tc.refused) == 0 && err != nil {
