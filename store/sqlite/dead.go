@@ -157,41 +157,39 @@ func (s *Store) change(ctx context.Context, hits []hit, do func(*txn, []hit) ([]
 
 // redrive takes dead records of one partition back to pending.
 func (s *Store) redrive(t *txn, hits []hit, now int64) (done []hit, err error) {
-	p := newOpenPart(hits[0].Ref.Partition, &s.options)
-	p.count, p.floor = int64(len(hits)), now
-	if err := p.open(t); err != nil {
+	p, err := openPartAt(t, hits[0].Ref.Partition, &s.options)
+	if err != nil {
 		return nil, err
 	}
+	p.newest = max(p.newest, now)
 	var redriven []int64
-	var bytes int64
 	keys := map[string]struct{}{}
 	for _, h := range hits {
-		p.seq++
-		n, err := changed(t.ctx, t, redriveRecord, h.id, h.partition, h.Seq, p.newest, p.seq, now)
+		n, err := changed(t.ctx, t, redriveRecord, h.id, h.partition, h.Seq, p.newest, p.seq+1, now)
 		if err != nil {
 			return nil, err
 		}
 		if n == 0 {
 			continue
 		}
+		p.seq++
+		p.newPending++
+		p.newDead--
+		p.newBytes -= h.size
+		p.added = true
 		done = append(done, h)
 		redriven = append(redriven, h.id)
-		bytes += h.size
 		keys[h.OrderingKey] = struct{}{}
 	}
 	if len(done) == 0 {
 		return nil, nil
 	}
-	here, err := findPart(t, p.name)
-	if err != nil {
-		return nil, err
-	}
-	if err := here.settleHeads(t, redriven, keys); err != nil {
+	heads := &part{id: p.id, name: p.name, halts: p.halts}
+	if err := heads.settleHeads(t, redriven, keys); err != nil {
 		return nil, err
 	}
 	t.touch(p.name)
-	n := int64(len(done))
-	return done, here.add(t, n, 0, -n, -bytes)
+	return done, p.close(t)
 }
 
 // discard ends records of one partition.

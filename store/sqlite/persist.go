@@ -40,11 +40,12 @@ const (
 const (
 	// openPartition is the first statement of every persist: it takes the write
 	// lock, also in a user's transaction, before anything is read.
-	openPartition = `INSERT INTO gobridge_partition AS p (name, route, binding, seq, stamp) VALUES (?1, ?2, ?3, ?4, ?5)
-		ON CONFLICT (name) DO UPDATE SET seq = p.seq + ?4, stamp = max(p.stamp, ?5)
+	openPartition = `INSERT INTO gobridge_partition AS p (name, route, binding) VALUES (?1, ?2, ?3)
+		ON CONFLICT (name) DO UPDATE SET seq = p.seq
 		RETURNING id, seq, stamp, dead, dead_bytes, EXISTS (SELECT 1 FROM gobridge_control AS c
 			WHERE c.route = gobridge_partition.route AND c.binding = gobridge_partition.binding AND c.kind = 'halt')`
-	raiseStamp = `UPDATE gobridge_partition SET stamp = max(stamp, ?2) WHERE id = ?1`
+	closePartition = `UPDATE gobridge_partition SET seq = ?2, stamp = ?3, pending = pending + ?4,
+		dead = dead + ?5, dead_bytes = dead_bytes + ?6 WHERE id = ?1`
 
 	addCounters = `UPDATE gobridge_partition SET pending = pending + ?2, claimed = claimed + ?3,
 		dead = dead + ?4, dead_bytes = dead_bytes + ?5 WHERE id = ?1`
@@ -86,8 +87,6 @@ type persistRow struct {
 	size                 int64
 	status               int64
 	reason, error        string
-	seq                  int64
-	explicit             bool // createdAt is the caller's
 	held                 bool // found to be stored already
 }
 
@@ -241,40 +240,20 @@ func (s *Store) persist(t *txn, calls []*persistCall) error {
 	return nil
 }
 
-// openPartitions gives every row its seq and its stamp.
+// openPartitions begins with the partitions of the calls.
 func (s *Store) openPartitions(t *txn, calls []*persistCall) (map[gobridge.Partition]*openPart, error) {
 	open := make(map[gobridge.Partition]*openPart, 1)
-	var order []*openPart
 	for _, call := range calls {
 		for i := range call.rows {
-			row := &call.rows[i]
-			p := open[row.ref.Partition]
-			if p == nil {
-				p = newOpenPart(row.ref.Partition, &s.options)
-				open[p.name] = p
-				order = append(order, p)
+			name := call.rows[i].ref.Partition
+			if open[name] != nil {
+				continue
 			}
-			p.count++
-			p.explicit = p.explicit || row.createdAt != 0
-			p.floor = max(p.floor, call.now)
-		}
-	}
-	for _, p := range order {
-		if err := p.open(t); err != nil {
-			return nil, err
-		}
-	}
-	for _, call := range calls {
-		for i := range call.rows {
-			open[call.rows[i].ref.Partition].stamp(&call.rows[i], call.now)
-		}
-	}
-	for _, p := range order {
-		if !p.explicit {
-			continue
-		}
-		if _, err := t.ExecContext(t.ctx, raiseStamp, p.id, p.newest); err != nil {
-			return nil, err
+			p, err := openPartAt(t, name, &s.options)
+			if err != nil {
+				return nil, err
+			}
+			open[name] = p
 		}
 	}
 	return open, nil

@@ -7,18 +7,14 @@ import (
 	"gobridge/messaging"
 )
 
-// openPart is a partition that a transaction persists into.
+// openPart is a partition that a transaction gives new ages in.
 type openPart struct {
 	name    gobridge.Partition
 	options *Options
 
-	count    int64 // rows that want a seq
-	explicit bool  // some of them have their own CreatedAt
-	floor    int64 // the clock
-
-	id, seq, newest int64
+	id, seq, newest int64 // seq and newest grow with what is stored
 	halts           bool
-	dead, deadBytes int64
+	dead, deadBytes int64 // before the transaction
 
 	added      bool
 	newPending int64
@@ -26,33 +22,12 @@ type openPart struct {
 	newBytes   int64
 }
 
-func newOpenPart(name gobridge.Partition, options *Options) *openPart {
-	return &openPart{name: name, options: options}
-}
-
-// open takes a seq for each row, and the newest stamp.
-func (p *openPart) open(t *txn) error {
-	route, binding, _, _ := p.name.Split()
-	floor := p.floor
-	if p.explicit {
-		floor = 0 // the rows in front of the explicit one need the stamp of before
-	}
-	_, err := queryOne(t.ctx, t, openPartition, []any{blob(p.name), blob(route), blob(binding), p.count, floor},
+func openPartAt(t *txn, name gobridge.Partition, options *Options) (*openPart, error) {
+	p := &openPart{name: name, options: options}
+	route, binding, _, _ := name.Split()
+	_, err := queryOne(t.ctx, t, openPartition, []any{blob(name), blob(route), blob(binding)},
 		&p.id, &p.seq, &p.newest, &p.dead, &p.deadBytes, &p.halts)
-	p.seq -= p.count
-	return err
-}
-
-// stamp gives a row its age.
-func (p *openPart) stamp(row *persistRow, now int64) {
-	p.seq++
-	row.seq = p.seq
-	if row.createdAt == 0 {
-		row.createdAt = max(p.newest, now)
-	} else {
-		row.explicit = true
-	}
-	p.newest = max(p.newest, row.createdAt)
+	return p, err
 }
 
 // insert stores a row, and reports false if its identity is held already.
@@ -70,6 +45,10 @@ func (p *openPart) insert(t *txn, row *persistRow, now int64) (bool, error) {
 	if row.status == dead {
 		endedAt = now
 	}
+	createdAt := row.createdAt
+	if createdAt == 0 {
+		createdAt = max(p.newest, now)
+	}
 	payload := e.Payload
 	switch {
 	case len(payload) > maxInline:
@@ -78,7 +57,7 @@ func (p *openPart) insert(t *txn, row *persistRow, now int64) (bool, error) {
 		payload = []byte{}
 	}
 	result, err := t.ExecContext(t.ctx, insertRecord, p.id, blob(e.ID), blob(row.ref.Binding), blob(e.OrderingKey),
-		row.status, ready, row.dueAt, row.createdAt, row.seq, row.size, row.notBefore, row.expiresAt, now, endedAt,
+		row.status, ready, row.dueAt, createdAt, p.seq+1, row.size, row.notBefore, row.expiresAt, now, endedAt,
 		blob(row.reason), blob(row.error), row.hash[:], nanos(e.CreatedAt), blob(e.Subject), blob(e.ContentType),
 		row.headers, payload)
 	if err != nil {
@@ -87,6 +66,9 @@ func (p *openPart) insert(t *txn, row *persistRow, now int64) (bool, error) {
 	if n, err := result.RowsAffected(); n == 0 || err != nil {
 		return false, err
 	}
+	p.seq++
+	p.newest = max(p.newest, createdAt)
+	p.added = true
 	if payload == nil {
 		id, err := result.LastInsertId()
 		if err != nil {
@@ -96,14 +78,13 @@ func (p *openPart) insert(t *txn, row *persistRow, now int64) (bool, error) {
 			return false, err
 		}
 	}
-	p.added = true
 	if row.status == dead {
 		p.newDead++
 		p.newBytes += row.size
 		return true, nil
 	}
 	p.newPending++
-	if row.explicit && e.OrderingKey != "" {
+	if row.createdAt != 0 && e.OrderingKey != "" {
 		return true, p.passHead(t, e.OrderingKey)
 	}
 	return true, nil
@@ -123,12 +104,12 @@ func (p *openPart) passHead(t *txn, key string) error {
 	return promote(t, p.id, p.name, p.halts, key)
 }
 
-// close brings the partition's counters up to date.
+// close writes the partition's counters.
 func (p *openPart) close(t *txn) error {
 	if !p.added {
 		return nil
 	}
-	_, err := t.ExecContext(t.ctx, addCounters, p.id, p.newPending, 0, p.newDead, p.newBytes)
+	_, err := t.ExecContext(t.ctx, closePartition, p.id, p.seq, p.newest, p.newPending, p.newDead, p.newBytes)
 	return err
 }
 

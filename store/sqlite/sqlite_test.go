@@ -102,14 +102,29 @@ func TestStore(t *testing.T) {
 }
 
 // leaseFile is a file of leases under test.
-type leaseFile struct{ path string }
+type leaseFile struct {
+	path   string
+	stores *[]*sqlite.Store
+}
 
 func (f leaseFile) Leases(tb testing.TB, now func() time.Time) gobridge.LeaseStore {
-	return openStore(tb, f.path, sqlite.Options{Now: now}).Leases()
+	s := openStore(tb, f.path, sqlite.Options{Now: now})
+	*f.stores = append(*f.stores, s)
+	return s.Leases()
+}
+
+// Reopen closes every handle.
+func (f leaseFile) Reopen(tb testing.TB) leasetest.Database {
+	for _, s := range *f.stores {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	}
+	return leaseFile{f.path, new([]*sqlite.Store)}
 }
 
 func TestLeases(t *testing.T) {
 	leasetest.Run(t, leasetest.Backend{Open: func(tb testing.TB) leasetest.Database {
-		return leaseFile{newPath(tb)}
+		return leaseFile{newPath(tb), new([]*sqlite.Store)}
 	}})
 }
