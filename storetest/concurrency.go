@@ -116,6 +116,10 @@ func (l *load) produce(store gobridge.Store, k int) {
 // completes, some it leaves behind.
 func (l *load) own(store gobridge.Store, until int64) {
 	for round := 0; l.ended.Load() < until; round++ {
+		if round > 100*loadRecords {
+			l.failed.add("after %d claims only %d records are completed", round, l.ended.Load())
+			return
+		}
 		// The version is taken and the claim made by one owner at a time, as a
 		// lease sees to it, so that claims come in the order of versions.
 		l.mu.Lock()

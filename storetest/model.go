@@ -91,9 +91,9 @@ func modelPartitions() []gobridge.Partition {
 
 func runModel(tb testing.TB, backend Backend, seed uint64, steps int) {
 	f := newFixture(tb, backend, func(o *Options) {
-		o.MaxDead = 8
-		o.Retention = 3 * time.Hour
-		o.DeadRetention = 5 * time.Hour
+		o.MaxDead = 5
+		o.Retention = 30 * time.Minute
+		o.DeadRetention = 50 * time.Minute
 	})
 	r := &modelRun{
 		fixture:  f,
