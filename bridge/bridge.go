@@ -73,7 +73,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer b.running.Store(false)
 	if err := b.checkRemoved(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // ended before it began
+			return nil // ended before it began
 		}
 		return err
 	}

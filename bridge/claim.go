@@ -63,13 +63,15 @@ func (d *drainer) startClaim() {
 	})
 }
 
-// held returns every record that this process has claimed here.
+// held returns every record that this process has claimed here. The slice is
+// good until the next call.
 func (d *drainer) held() []gobridge.Ref {
-	refs := make([]gobridge.Ref, 0, len(d.items))
+	d.refs = d.refs[:0]
 	for _, it := range d.items {
-		refs = append(refs, it.ref())
+		d.refs = append(d.refs, it.ref())
 	}
-	return d.appendStrays(refs)
+	d.refs = d.appendStrays(d.refs)
+	return d.refs
 }
 
 // took takes up what a claim brought. An error means that the partition is
@@ -94,7 +96,7 @@ func (d *drainer) took(c claim) error {
 	items := make([]item, len(c.records))
 	taken := make([]*item, 0, len(items))
 	for i := range c.records {
-		items[i].rec, items[i].claimed = c.records[i], d.polled
+		items[i].rec, items[i].claimed = &c.records[i], d.polled
 		if d.admit(&items[i]) {
 			taken = append(taken, &items[i])
 		}
@@ -123,8 +125,8 @@ func (d *drainer) claimFailed(c claim) error {
 		d.probing = false
 		d.releaseQueued()
 	}
-	if d.work.Err() != nil {
-		return nil // the loop is about to see it
+	if d.lost() {
+		return nil
 	}
 	d.observe(d.work, Event{Kind: EventClaimFailed, Took: c.took, Err: c.err})
 	if errors.Is(c.err, gobridge.ErrStaleFencingToken) || errors.Is(c.err, gobridge.ErrInvalidToken) {

@@ -71,6 +71,10 @@ type drainer struct {
 	sweeping  bool
 	nextSweep time.Time
 
+	refs []gobridge.Ref // of the newest claim
+
+	jobs    chan job // to a sending goroutine that is idle
+	over    chan struct{}
 	results chan result
 	claimed chan claim
 	swept   chan sweep
@@ -99,6 +103,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 		more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
 		// Never blocks a sender, so that none outlives its send.
 		results: make(chan result, d.binding.Concurrency),
+		jobs:    make(chan job), over: make(chan struct{}),
 		claimed: make(chan claim, 1), swept: make(chan sweep, 1),
 	}
 	dr.queueing, dr.stopQueueing = context.WithCancel(sends)
@@ -109,7 +114,8 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 	}
 	d.drainer.Store(dr)
 	defer d.drainer.Store(nil)
-	err := dr.loop(cancelSends)
+	err := dr.loop(cancelSends) //nolint:contextcheck // its contexts differ in when they end, and are its fields
+	close(dr.over)
 	cancelWork(err)
 	dr.tasks.Wait()
 	dr.leaveStrays()
@@ -277,6 +283,9 @@ func (d *drainer) leaveStrays() {
 		}
 	})
 }
+
+// lost reports whether the lease has ended, which the loop is about to see.
+func (d *drainer) lost() bool { return d.work.Err() != nil }
 
 // log writes about this partition.
 func (d *drainer) log(level slog.Level, message string, attrs ...slog.Attr) {

@@ -8,7 +8,7 @@ import (
 
 // item is a record that this process has claimed.
 type item struct {
-	rec     gobridge.Record
+	rec     *gobridge.Record
 	group   *group
 	size    int64 // zero once its payload is let go
 	claimed time.Time
@@ -52,17 +52,15 @@ func (q *queue) push(g *group) {
 	q.groups = append(q.groups, g)
 }
 
-func (q *queue) pop() *group {
-	g := q.groups[q.head]
+func (q *queue) pop() {
+	q.front().queued = false
 	q.groups[q.head] = nil
 	q.head++
-	g.queued = false
 	if q.head == len(q.groups) {
 		q.groups, q.head = q.groups[:0], 0
 	} else if q.head >= 1024 { // don't let the spent part grow with a queue that never empties
 		q.groups, q.head = append(q.groups[:0], q.groups[q.head:]...), 0
 	}
-	return g
 }
 
 func (q *queue) clear() {

@@ -219,16 +219,15 @@ func (k *keeper) acquire(call, work context.Context, p gobridge.Partition, befor
 		slog.Bool("takeover", takeover), slog.String("previous_owner", before.Token.Owner),
 		slog.Int64("previous_version", before.Token.Version))
 	k.event(Event{Kind: EventAcquired, Partition: p})
-	tenancies.Go(func() { k.tenancy(intake, t) })
+	tenancies.Go(func() { k.tenancy(intake, t, p, lease.Token) })
 }
 
 // tenancy serves a partition until the end, and gives the lease up if it is
 // still held.
-func (k *keeper) tenancy(intake context.Context, t *tenancy) {
-	p, token := t.lease.Partition, t.lease.Token
+func (k *keeper) tenancy(intake context.Context, t *tenancy, p gobridge.Partition, token gobridge.Token) {
 	err := k.serve(intake, t.work, p, token)
 	if t.work.Err() != nil {
-		err = context.Cause(t.work)
+		err = context.Cause(t.work) //nolint:contextcheck // work outlives intake on purpose
 	}
 
 	k.mu.Lock()
@@ -245,7 +244,7 @@ func (k *keeper) tenancy(intake context.Context, t *tenancy) {
 	if held {
 		// Under a stale token, too: the lease may be the newest while the fence
 		// is ahead of it, and is then acquired anew above the fence.
-		held = k.release(t.work, lease)
+		held = k.release(t.work, lease) //nolint:contextcheck // work outlives intake on purpose
 	}
 	if err != nil {
 		k.log.LogAttrs(intake, slog.LevelWarn, "partition lost", slog.String("partition", string(p)),

@@ -42,7 +42,7 @@ func (d *drainer) waiting() []*item {
 		}
 	}
 	slices.SortFunc(out, func(a, b *item) int {
-		if a.rec.Older(&b.rec) {
+		if a.rec.Older(b.rec) {
 			return -1
 		}
 		return 1

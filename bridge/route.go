@@ -28,12 +28,12 @@ func (h *RouteHandle) Name() string { return h.route.Name }
 // The errors are [gobridge.ErrRejected], [gobridge.ErrInvalidRecord] and
 // [gobridge.ErrTooLarge].
 func (h *RouteHandle) Records(envelope messaging.Envelope) ([]gobridge.Record, error) {
-	records, _, err := h.records(envelope)
+	records, _, err := h.records(make([]gobridge.Record, 0, len(h.destinations)), envelope)
 	return records, err
 }
 
-// records returns the records and the ID of the envelope.
-func (h *RouteHandle) records(e messaging.Envelope) ([]gobridge.Record, string, error) {
+// records appends the records of an envelope to all, and returns its ID.
+func (h *RouteHandle) records(all []gobridge.Record, e messaging.Envelope) ([]gobridge.Record, string, error) {
 	// The hash is of what the source handed over: a redelivery must have the
 	// same one after the route's rules have changed.
 	hash := messaging.ContentHash(&e)
@@ -54,7 +54,7 @@ func (h *RouteHandle) records(e messaging.Envelope) ([]gobridge.Record, string, 
 	if err := limits.CheckEnvelope(&e); err != nil {
 		return nil, e.ID, fmt.Errorf("route %q: %w", h.route.Name, err)
 	}
-	records := make([]gobridge.Record, 0, len(h.destinations))
+	before := len(all)
 	for _, d := range h.destinations {
 		if f := d.binding.Filter; f != nil {
 			take, err := guard(func() (bool, error) { return f(&e) })
@@ -65,17 +65,18 @@ func (h *RouteHandle) records(e messaging.Envelope) ([]gobridge.Record, string, 
 				continue
 			}
 		}
-		records = append(records, gobridge.Record{
+		all = append(all, gobridge.Record{
 			Partition: d.partition, Binding: d.binding.Name, Envelope: e, ContentHash: hash,
 		})
 	}
-	total := int64(len(records)) * int64(gobridge.EnvelopeSize(&e))
+	count := len(all) - before
+	total := int64(count) * int64(gobridge.EnvelopeSize(&e))
 	if most := limits.MaxCallBytes; most > 0 && total > most {
 		return nil, e.ID, fmt.Errorf("route %q: %w", h.route.Name, &gobridge.FieldError{
-			Field: fmt.Sprintf("Envelope times %d bindings", len(records)), Problem: "bytes", Size: total, Limit: most,
+			Field: fmt.Sprintf("Envelope times %d bindings", count), Problem: "bytes", Size: total, Limit: most,
 		})
 	}
-	return records, e.ID, nil
+	return all, e.ID, nil
 }
 
 func (h *RouteHandle) rejected(what string, err error) error {
@@ -122,20 +123,16 @@ func (h *RouteHandle) Publish(ctx context.Context, envelopes ...messaging.Envelo
 
 func (h *RouteHandle) publish(ctx context.Context, envelopes []messaging.Envelope) ([]gobridge.Receipt, int64, error) {
 	receipts := make([]gobridge.Receipt, len(envelopes))
-	var all []gobridge.Record
+	all := make([]gobridge.Record, 0, len(envelopes)*len(h.destinations))
 	var bytes int64
 	for i := range envelopes {
-		records, id, err := h.records(envelopes[i])
-		if err != nil {
+		before := len(all)
+		var err error
+		if all, receipts[i].EnvelopeID, err = h.records(all, envelopes[i]); err != nil {
 			return nil, bytes, err
 		}
-		receipts[i] = gobridge.Receipt{EnvelopeID: id, Bindings: len(records)}
+		receipts[i].Bindings = len(all) - before
 		bytes += int64(gobridge.EnvelopeSize(&envelopes[i]))
-		if all == nil {
-			all = records
-		} else {
-			all = append(all, records...)
-		}
 	}
 	if len(all) == 0 {
 		return receipts, bytes, nil

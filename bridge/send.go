@@ -80,7 +80,7 @@ func (d *drainer) take(it *item) {
 // those before.
 func (d *drainer) allowed(it *item) bool {
 	holds := d.bridge.holds.Load()
-	return holds == nil || holds.at.Before(it.claimed) || !holds.stop(d.route.Name, d.binding.Name, &it.rec)
+	return holds == nil || holds.at.Before(it.claimed) || !holds.stop(d.route.Name, d.binding.Name, it.rec)
 }
 
 // sendable reports whether an item taken off its group's queue is to be sent,
@@ -129,7 +129,7 @@ func (d *drainer) fill() []*item {
 		}
 	}
 	slices.SortFunc(batch, func(a, b *item) int {
-		if a.rec.Older(&b.rec) {
+		if a.rec.Older(b.rec) {
 			return -1
 		}
 		return 1
@@ -142,7 +142,31 @@ func (d *drainer) fill() []*item {
 func (d *drainer) startSend(batch []*item, alone, probe bool) {
 	d.sending++
 	d.alone = alone
-	go d.send(batch, probe)
+	j := job{batch, probe}
+	select {
+	case d.jobs <- j:
+	default:
+		go d.sendAll(j)
+	}
+}
+
+// job is a batch to send.
+type job struct {
+	batch []*item
+	probe bool
+}
+
+// sendAll sends one batch after the other, for a goroutine of its own to each
+// would have to grow its stack anew each time.
+func (d *drainer) sendAll(j job) {
+	for {
+		d.send(j.batch, j.probe)
+		select {
+		case j = <-d.jobs:
+		case <-d.over:
+			return
+		}
+	}
 }
 
 // send runs beside the loop and answers it, always.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,16 +34,27 @@ type op struct {
 	answer error // of the store: nil, stale or full
 }
 
+// ops are operations by kind: each kind is one call.
+type ops [3][]op
+
+func (o *ops) add(other *ops) {
+	for kind := range other {
+		o[kind] = append(o[kind], other[kind]...)
+	}
+}
+
+func (o *ops) len() int { return len(o[opComplete]) + len(o[opRelease]) + len(o[opBury]) }
+
 // settler settles beside the loop: what has come together while a call was on
 // its way goes with the next one. A call whose outcome is unknown is repeated
 // until the lease ends.
 type settler struct {
 	d       *drainer
-	next    []op      // of the loop: collected since the last kick
+	next    ops       // of the loop: collected since the last kick
 	settled chan []op // answers, to the loop
 
 	mu      sync.Mutex
-	queue   []op
+	queue   ops
 	running bool
 }
 
@@ -54,7 +66,7 @@ func newSettler(d *drainer) *settler {
 func (d *drainer) settleLater(o op) {
 	d.unload(o.item)
 	d.unsettled++
-	d.settler.next = append(d.settler.next, o)
+	d.settler.next[o.kind] = append(d.settler.next[o.kind], o)
 }
 
 // releaseTail puts back what waits in a group, untried, together with its head
@@ -76,16 +88,18 @@ func (d *drainer) releaseTail(g *group, head *op) {
 // kick hands what the loop has collected to the settling goroutine, which lives
 // as long as there is something.
 func (s *settler) kick() {
-	if len(s.next) == 0 {
+	if s.next.len() == 0 {
 		return
 	}
 	s.mu.Lock()
-	s.queue = append(s.queue, s.next...)
+	s.queue.add(&s.next)
 	start := !s.running
 	s.running = true
 	s.mu.Unlock()
-	clear(s.next)
-	s.next = s.next[:0]
+	for kind := range s.next {
+		clear(s.next[kind])
+		s.next[kind] = s.next[kind][:0]
+	}
 	if start {
 		s.d.tasks.Go(s.run)
 	}
@@ -95,27 +109,31 @@ func (s *settler) run() {
 	failures := 0
 	for {
 		s.mu.Lock()
-		ops := s.queue
-		s.queue = nil
-		s.running = len(ops) > 0
+		todo := s.queue
+		s.queue = ops{}
+		s.running = todo.len() > 0
 		s.mu.Unlock()
-		if len(ops) == 0 {
+		if todo.len() == 0 {
 			return
 		}
-		answered, again := s.settle(ops)
-		if len(answered) > 0 {
+		again := s.settle(&todo)
+		for _, answered := range todo {
+			if len(answered) == 0 {
+				continue
+			}
 			select {
 			case s.settled <- answered:
 			case <-s.d.work.Done():
 				return
 			}
 		}
-		if len(again) == 0 {
+		if again.len() == 0 {
 			failures = 0
 			continue
 		}
 		s.mu.Lock()
-		s.queue = append(again, s.queue...)
+		again.add(&s.queue)
+		s.queue = again
 		s.mu.Unlock()
 		failures++
 		select {
@@ -126,47 +144,48 @@ func (s *settler) run() {
 	}
 }
 
-// settle makes the calls for ops, one of each kind, and returns those with an
-// answer and those to try again.
-func (s *settler) settle(ops []op) (answered, again []op) {
-	var byKind [3][]op
-	var failedHalts map[*gobridge.Control]bool
-	done := map[*gobridge.Control]bool{}
-	for _, o := range ops {
-		if o.halt != nil && !done[o.halt] && !failedHalts[o.halt] {
-			if err := s.halt(*o.halt); err != nil {
-				if failedHalts == nil {
-					failedHalts = map[*gobridge.Control]bool{}
-				}
-				failedHalts[o.halt] = true
-			} else {
-				done[o.halt] = true
+// settle makes the calls for todo, one for each kind. It leaves in todo what has
+// an answer and returns what is to be tried again.
+func (s *settler) settle(todo *ops) (again ops) {
+	todo[opRelease], again[opRelease] = s.halts(todo[opRelease])
+	for kind := range todo {
+		if len(todo[kind]) > 0 && !s.call(opKind(kind), todo[kind]) {
+			again[kind] = append(again[kind], todo[kind]...)
+			todo[kind] = nil
+		}
+	}
+	return again
+}
+
+// halts puts the halts among the releases in force, and splits the releases
+// into those that may go and those whose halt failed.
+func (s *settler) halts(releases []op) (free, held []op) {
+	if !slices.ContainsFunc(releases, func(o op) bool { return o.halt != nil }) {
+		return releases, nil
+	}
+	inForce := map[*gobridge.Control]bool{}
+	for _, o := range releases {
+		if o.halt != nil {
+			done, tried := inForce[o.halt]
+			if !tried {
+				done = s.halt(*o.halt) == nil
+				inForce[o.halt] = done
+			}
+			if !done {
+				held = append(held, o)
+				continue
 			}
 		}
-		if o.halt != nil && failedHalts[o.halt] {
-			again = append(again, o)
-			continue
-		}
-		byKind[o.kind] = append(byKind[o.kind], o)
+		free = append(free, o)
 	}
-	for kind, ops := range byKind {
-		if len(ops) == 0 {
-			continue
-		}
-		if s.call(opKind(kind), ops) {
-			answered = append(answered, ops...)
-		} else {
-			again = append(again, ops...)
-		}
-	}
-	return answered, again
+	return free, held
 }
 
 func (s *settler) halt(c gobridge.Control) error {
 	ctx, cancel := context.WithTimeout(s.d.work, settleTimeout)
 	defer cancel()
 	err := s.d.bridge.store.SetControl(ctx, c)
-	if err != nil && s.d.work.Err() == nil {
+	if err != nil && !s.d.lost() {
 		s.d.log(slog.LevelWarn, "key cannot be halted yet", slog.String("error", err.Error()))
 	}
 	return err
@@ -226,7 +245,7 @@ func (s *settler) answer(ops []op, took time.Duration, err error) bool {
 			ops[i].answer = err
 		}
 	default:
-		if s.d.work.Err() == nil {
+		if !s.d.lost() {
 			s.d.observe(s.d.work, Event{Kind: EventSettleFailed, Count: len(ops), Took: took, Err: err})
 			s.d.log(slog.LevelWarn, "settling failed; it is tried again", slog.Int("records", len(ops)), slog.String("error", err.Error()))
 		}

@@ -45,7 +45,7 @@ func (d *drainer) sweepDone(s sweep) error {
 		if errors.Is(s.err, gobridge.ErrStaleFencingToken) {
 			return s.err
 		}
-		if d.work.Err() == nil {
+		if !d.lost() {
 			d.log(slog.LevelWarn, "housekeeping failed", slog.String("error", s.err.Error()))
 		}
 		return nil
