@@ -39,6 +39,7 @@ func killRound(t *testing.T, seed uint64) {
 			p = r.start(config)
 		}
 		time.Sleep(time.Until(end))
+		r.mustRun(p)
 		stop()
 		r.finish(p)
 		t.Logf("%s, kills %d, stops %d", r.summary(), r.countMarks("killed"), r.countMarks("stopped"))
