@@ -203,14 +203,13 @@ func createdAtTooFarAheadIsRefused(f *fixture) {
 }
 
 // wantFieldError requires that err refuses a record for a field.
-func (f *fixture) wantFieldError(err error, field string) *gobridge.FieldError {
+func (f *fixture) wantFieldError(err error, field string) {
 	f.Helper()
 	f.wantErr("Persist of an invalid "+field, err, gobridge.ErrInvalidRecord)
 	var e *gobridge.FieldError
 	if !errors.As(err, &e) || e.Field != field {
 		f.Fatalf("Persist returned error %v, want a *gobridge.FieldError for %s", err, field)
 	}
-	return e
 }
 
 func dueTimesIgnoreAge(f *fixture) {

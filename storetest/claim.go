@@ -259,7 +259,7 @@ func expiredIsClaimedLikeAnyOther(f *fixture) {
 	f.persist(record("expired", key("k"), expiresAt(start.Add(time.Second))), record("tail", key("k")), record("free"))
 	f.clock.Advance(time.Minute)
 	f.claimExactly(1, 10, "expired", "tail", "free")
-	f.settleAs(1, "expired", gobridge.StateExpired)
+	f.settleAs("expired", gobridge.StateExpired)
 	f.wantState(gobridge.StateExpired, "expired")
 }
 

@@ -153,9 +153,9 @@ func everyStateCountsAsDuplicate(f *fixture) {
 	f.persist(record("aside"))
 	f.claim(1, 10)
 	f.release(1, "pending", gobridge.Untried, f.clock.Now().Add(time.Hour))
-	f.settleAs(1, "delivered", gobridge.StateDelivered)
-	f.settleAs(1, "expired", gobridge.StateExpired)
-	f.settleAs(1, "discarded", gobridge.StateDiscarded)
+	f.settleAs("delivered", gobridge.StateDelivered)
+	f.settleAs("expired", gobridge.StateExpired)
+	f.settleAs("discarded", gobridge.StateDiscarded)
 	f.bury(1, "dead")
 	f.clock.Advance(f.options.Retention - time.Minute)
 	f.sweep(1, 100)
@@ -171,11 +171,11 @@ func everyStateCountsAsDuplicate(f *fixture) {
 	}
 }
 
-// settleAs ends one claimed record of part.
-func (f *fixture) settleAs(version int64, id string, as gobridge.State) {
+// settleAs ends one record of part that token(1) has claimed.
+func (f *fixture) settleAs(id string, as gobridge.State) {
 	f.Helper()
 	completion := gobridge.Completion{Ref: ref(id), As: as, Reason: "test", Error: "test of " + as.String()}
-	if err := f.store.Complete(f.Context(), token(version), []gobridge.Completion{completion}); err != nil {
+	if err := f.store.Complete(f.Context(), token(1), []gobridge.Completion{completion}); err != nil {
 		f.Fatalf("Complete of %q as %s: %v", id, as, err)
 	}
 }
@@ -183,9 +183,9 @@ func (f *fixture) settleAs(version int64, id string, as gobridge.State) {
 func identityIsFreeAfterRetention(f *fixture) {
 	f.persist(record("delivered"), record("expired"), record("discarded"))
 	f.claim(1, 10)
-	f.settleAs(1, "delivered", gobridge.StateDelivered)
-	f.settleAs(1, "expired", gobridge.StateExpired)
-	f.settleAs(1, "discarded", gobridge.StateDiscarded)
+	f.settleAs("delivered", gobridge.StateDelivered)
+	f.settleAs("expired", gobridge.StateExpired)
+	f.settleAs("discarded", gobridge.StateDiscarded)
 	f.clock.Advance(f.options.Retention + time.Second)
 	f.sweep(1, 100)
 	for _, id := range []string{"delivered", "expired", "discarded"} {

@@ -170,7 +170,7 @@ func getFindsEveryState(f *fixture) {
 	f.claim(1, 10)
 	f.persist(record("pending"))
 	for _, as := range []gobridge.State{gobridge.StateDelivered, gobridge.StateExpired, gobridge.StateDiscarded} {
-		f.settleAs(1, as.String(), as)
+		f.settleAs(as.String(), as)
 	}
 	f.bury(1, "dead")
 	for state := gobridge.StatePending; state <= gobridge.StateDead; state++ {

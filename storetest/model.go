@@ -164,7 +164,7 @@ func (r *modelRun) attempt(what string, p *modelProcess, call func(context.Conte
 		want = ErrInjected
 	}
 	switch {
-	case want == errEither && (err == nil || errors.Is(err, gobridge.ErrStaleFencingToken)):
+	case errors.Is(want, errEither) && (err == nil || errors.Is(err, gobridge.ErrStaleFencingToken)):
 	case want == nil && err != nil, want != nil && !errors.Is(err, want):
 		r.failf("%s returned error %v, want %v", what, err, want)
 	}

@@ -77,11 +77,10 @@ func (r *modelRun) settleOnce(p *modelProcess, s modelSettle) bool {
 		return err
 	}, func() error {
 		for _, ref := range s.refs {
-			switch failure := r.applySettle(p, s, ref); failure {
-			case nil:
-			case errEither:
+			failure := r.applySettle(p, s, ref)
+			if errors.Is(failure, errEither) {
 				open[ref] = true
-			default:
+			} else if failure != nil {
 				failures[ref] = failure
 			}
 		}

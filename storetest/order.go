@@ -147,7 +147,7 @@ func claimBlocksYoungerSiblingOfExpiredHead(f *fixture) {
 	f.persist(record("young-2", key("k")))
 	f.clock.Advance(time.Hour)
 	f.wantIDs(f.claim(1, 10, "head-2"))
-	f.settleAs(1, "head-2", gobridge.StateExpired)
+	f.settleAs("head-2", gobridge.StateExpired)
 	f.claimExactly(1, 10, "young-2")
 }
 
@@ -197,8 +197,8 @@ func delayedSiblingEndsItsKey(f *fixture) {
 func headThatEndsFreesItsKey(f *fixture) {
 	ends := map[string]func(id string){
 		"delivered": func(id string) { f.complete(1, id) },
-		"expired":   func(id string) { f.settleAs(1, id, gobridge.StateExpired) },
-		"discarded": func(id string) { f.settleAs(1, id, gobridge.StateDiscarded) },
+		"expired":   func(id string) { f.settleAs(id, gobridge.StateExpired) },
+		"discarded": func(id string) { f.settleAs(id, gobridge.StateDiscarded) },
 		"dead":      func(id string) { f.bury(1, id) },
 		"pending and then discarded": func(id string) {
 			f.release(1, id, gobridge.Failed, start.Add(time.Hour))

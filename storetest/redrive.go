@@ -223,7 +223,7 @@ func redriveDryRunChangesNothing(f *fixture) {
 	f.persistEach("m", "gone-3")
 	f.claimExactly(1, 10, "gone-1", "gone-2", "left", "gone-3")
 	f.complete(1, "gone-1", "gone-2", "gone-3")
-	f.settleAs(1, "left", gobridge.StateDiscarded)
+	f.settleAs("left", gobridge.StateDiscarded)
 	before := f.get("dead")
 	items := f.bulk("Redrive", f.store.Redrive, gobridge.BulkRequest{DryRun: true})
 	f.wantItems(items, "dead", "lonely")

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -42,10 +43,10 @@ func completeEndsTheRecord(f *fixture) {
 	f.persist(record("delivered"), record("zero"), record("expired"), record("discarded"))
 	f.claim(1, 10)
 	f.clock.Advance(time.Second + 3)
-	f.settleAs(1, "delivered", gobridge.StateDelivered)
+	f.settleAs("delivered", gobridge.StateDelivered)
 	f.complete(1, "zero")
-	f.settleAs(1, "expired", gobridge.StateExpired)
-	f.settleAs(1, "discarded", gobridge.StateDiscarded)
+	f.settleAs("expired", gobridge.StateExpired)
+	f.settleAs("discarded", gobridge.StateDiscarded)
 	f.wantState(gobridge.StateDelivered, "delivered", "zero")
 	f.wantState(gobridge.StateExpired, "expired")
 	f.wantState(gobridge.StateDiscarded, "discarded")
@@ -86,19 +87,23 @@ func endedRecordKeepsIdentityNotPayload(f *fixture) {
 
 // settles are the three ways to settle records of part.
 func (f *fixture) settles() map[string]func(token gobridge.Token, ids ...string) error {
+	return f.settlesUnder(f.Context())
+}
+
+func (f *fixture) settlesUnder(ctx context.Context) map[string]func(token gobridge.Token, ids ...string) error {
 	return map[string]func(gobridge.Token, ...string) error{
 		"Complete": func(t gobridge.Token, ids ...string) error {
-			return f.store.Complete(f.Context(), t, completions(ids...))
+			return f.store.Complete(ctx, t, completions(ids...))
 		},
 		"Release": func(t gobridge.Token, ids ...string) error {
 			releases := make([]gobridge.Release, len(ids))
 			for i, id := range ids {
 				releases[i] = gobridge.Release{Ref: ref(id), Tried: gobridge.Failed}
 			}
-			return f.store.Release(f.Context(), t, releases)
+			return f.store.Release(ctx, t, releases)
 		},
 		"DeadLetter": func(t gobridge.Token, ids ...string) error {
-			return f.store.DeadLetter(f.Context(), t, burials(ids...))
+			return f.store.DeadLetter(ctx, t, burials(ids...))
 		},
 	}
 }

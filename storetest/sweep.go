@@ -201,7 +201,7 @@ func sweepPurgesAfterTheRetention(f *fixture) {
 	f.claim(1, 10)
 	f.clock.Advance(10 * f.options.Retention) // it is the end that counts, not the age
 	for _, as := range ends {
-		f.settleAs(1, as.String(), as)
+		f.settleAs(as.String(), as)
 	}
 	f.clock.Advance(f.options.Retention - time.Second)
 	if result := f.sweep(1, 10); result.Purged != 0 {
