@@ -60,7 +60,7 @@ func TestDeliversThroughTheSenderAndInOrder(t *testing.T) {
 }
 
 func TestFailIsOneAttemptAndAdvanceBringsTheRetry(t *testing.T) {
-	h := bridgetest.New(t, nil, orders(nil))
+	h := bridgetest.New(t, nil, orders(gobridge.HandlerFunc(nil)))
 	h.Publish("orders", message("1", "a"))
 	h.Fail("mail", errBusy)
 	h.Drain()
@@ -171,6 +171,7 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 	h.Publish("orders", message("1", "a"))
 	h.Answer("mail", func(context.Context, gobridge.Delivery) error { panic("nil map") })
 	h.Drain()
+	h.RequireAttempts("mail", 1)
 	if r := h.RequirePending("mail", 1)[0]; r.Attempts != 1 || !strings.Contains(r.Error, "nil map") {
 		t.Errorf("after a panic: %d attempts, error %q", r.Attempts, r.Error)
 	}

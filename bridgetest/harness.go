@@ -25,7 +25,8 @@ type Harness struct {
 }
 
 // New returns a bridge of the routes over store; nil is a new store in memory.
-// A binding without a Sender takes everything.
+// A binding without a Sender, or with a nil [gobridge.HandlerFunc], takes
+// everything.
 //
 // A [memory.Store] is used through a handle with the harness's clock. Any other
 // store has its own clock: see [NewWithClock].
@@ -72,6 +73,9 @@ func (h *Harness) control(routes []bridge.Route) []bridge.Route {
 			c := &binding{
 				route: r.Name, name: b.Name, sender: b.Sender, clock: h.clock,
 				partition: gobridge.NewPartition(r.Name, b.Name, 0),
+			}
+			if f, ok := b.Sender.(gobridge.HandlerFunc); ok && f == nil {
+				c.sender = nil
 			}
 			h.bindings = append(h.bindings, c)
 			b.Sender = c

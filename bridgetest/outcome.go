@@ -108,6 +108,12 @@ func (b *binding) Send(ctx context.Context, batch []gobridge.Delivery) []error {
 		err := gobridge.RetryAfter(left, fmt.Errorf("the destination asked to be left alone for %s more", left))
 		return slices.Repeat([]error{err}, len(batch))
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			b.record(batch, slices.Repeat([]error{fmt.Errorf("the sender panicked: %v", v)}, len(batch)))
+			panic(v) // the engine deals with it
+		}
+	}()
 	out := make([]error, len(batch))
 	var through []gobridge.Delivery // to the real sender
 	var at []int                    // where in the batch they stand
