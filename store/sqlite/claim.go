@@ -66,20 +66,29 @@ type claim struct {
 	part    *part
 	stale   error
 	records []gobridge.Record
+	// aside are pending records that this process still works on: another has
+	// taken them over and put them back. They are set aside until the claim is done.
+	aside     []int64
+	asideKeys map[string]struct{}
 }
 
 // run claims in a transaction.
 func (c *claim) run(t *txn) (err error) {
-	c.records = nil
+	c.records, c.aside, c.asideKeys = nil, nil, map[string]struct{}{}
 	c.part, c.stale, err = fence(t, "claim", c.request.Partition, c.request.Token)
 	if err != nil || c.stale != nil || c.request.Limit <= 0 || c.part.paused {
 		return err
 	}
 	batch, err := c.find(t)
-	if err != nil || len(batch) == 0 {
+	if err != nil {
 		return err
 	}
-	return c.take(t, batch)
+	if len(batch) > 0 {
+		if err := c.take(t, batch); err != nil {
+			return err
+		}
+	}
+	return c.makeReady(t, wakeRecords, c.aside, c.asideKeys)
 }
 
 // The bounds of one step. A claim takes more steps only while it has found
@@ -124,7 +133,7 @@ func (c *claim) selectBatch(t *txn) (batch []row, refused int, err error) {
 	var bytes int64
 	full := false
 	blocked := map[string]bool{}
-	var early, kept []int64
+	var early, kept, busy []int64
 	err = queryAll(t.ctx, t, selectClaimable, []any{c.part.id, c.request.Limit}, func(rows *sql.Rows) error {
 		if full {
 			return nil
@@ -136,6 +145,11 @@ func (c *claim) selectBatch(t *txn) (batch []row, refused int, err error) {
 		key := r.Envelope.OrderingKey
 		switch {
 		case key != "" && blocked[key]:
+			return nil
+		case r.State == gobridge.StatePending && c.holds(&r):
+			blocked[key] = true
+			busy = append(busy, r.id)
+			c.asideKeys[key] = struct{}{}
 			return nil
 		case !c.claimable(&r):
 			blocked[key] = true
@@ -157,13 +171,20 @@ func (c *claim) selectBatch(t *txn) (batch []row, refused int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := c.refuse(t, early, kept); err != nil {
+	c.aside = append(c.aside, busy...)
+	if err := c.refuse(t, early, kept, busy); err != nil {
 		return nil, 0, err
 	}
 	if full {
 		return batch, 0, nil
 	}
-	return batch, len(early) + len(kept), nil
+	return batch, len(early) + len(kept) + len(busy), nil
+}
+
+// holds reports whether this process works on a record, as far as it has said so.
+func (c *claim) holds(r *row) bool {
+	_, held := c.held[r.Ref()]
+	return held
 }
 
 // claimable reports whether a record with its flag set may be claimed now.
@@ -172,8 +193,7 @@ func (c *claim) claimable(r *row) bool {
 		return nanos(r.DueAt()) <= c.now
 	}
 	if c.held != nil {
-		_, held := c.held[r.Ref()]
-		return !held
+		return !c.holds(r)
 	}
 	return r.ClaimedBy.Version < c.request.Token.Version || nanos(r.ClaimedAt) <= c.cutoff
 }
@@ -182,18 +202,21 @@ const (
 	refuseEarly = `UPDATE gobridge_record SET ready = 0, due_at = max(not_before, retry_at)
 		WHERE id IN (SELECT value FROM json_each(?1))`
 	refuseHeld = `UPDATE gobridge_record SET ready = 0, freed = 0 WHERE id IN (SELECT value FROM json_each(?1))`
+	setAside   = `UPDATE gobridge_record SET ready = 0, due_at = 9223372036854775806
+		WHERE id IN (SELECT value FROM json_each(?1))`
 )
 
-// refuse takes back the flags of records that are not due yet, and of claimed
-// ones that are held.
-func (c *claim) refuse(t *txn, early, kept []int64) error {
-	if len(early) > 0 {
-		if _, err := t.ExecContext(t.ctx, refuseEarly, list(early)); err != nil {
-			return err
+// refuse takes back the flags of records that are not due yet, of claimed ones
+// that are held, and for the time of this claim of those to be set aside.
+func (c *claim) refuse(t *txn, early, kept, busy []int64) error {
+	for _, r := range []struct {
+		query string
+		ids   []int64
+	}{{refuseEarly, early}, {refuseHeld, kept}, {setAside, busy}} {
+		if len(r.ids) == 0 {
+			continue
 		}
-	}
-	if len(kept) > 0 {
-		if _, err := t.ExecContext(t.ctx, refuseHeld, list(kept)); err != nil {
+		if _, err := t.ExecContext(t.ctx, r.query, list(r.ids)); err != nil {
 			return err
 		}
 	}

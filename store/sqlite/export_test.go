@@ -40,7 +40,7 @@ var consistencyChecks = []struct{ name, query string }{
 	{"ready flag", `SELECT 'record ' || r.id || ' has ready ' || r.ready FROM gobridge_record AS r
 		WHERE r.ready <> ((r.status = 0 AND r.due_at = 0 OR r.status = 1 AND r.freed = 1)
 			AND (r.ordering_key = x'' OR r.id = (SELECT h.id FROM gobridge_record AS h
-				WHERE h.partition = r.partition AND h.ordering_key = r.ordering_key AND h.status IN (0, 1)
+				WHERE h.partition = r.partition AND h.ordering_key = r.ordering_key AND h.ordering_key <> x'' AND h.status IN (0, 1)
 				ORDER BY h.created_at, h.seq LIMIT 1))
 			AND NOT ` + haltedRecord + `)`},
 	{"due time", `SELECT 'record ' || id || ' has due_at ' || due_at FROM gobridge_record

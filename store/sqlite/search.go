@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"gobridge"
@@ -144,7 +143,7 @@ func (h *hit) cursor() cursor {
 
 // parts returns the partitions that can match, from a name on.
 func (f *search) parts(ctx context.Context, q Execer, from []byte) (parts []*part, err error) {
-	args := []any{slices.Concat([]byte{}, from), blob(f.filter.Partition), blob(f.filter.Route)}
+	args := []any{blob(string(from)), blob(f.filter.Partition), blob(f.filter.Route)}
 	err = queryAll(ctx, q, selectParts, args, func(rows *sql.Rows) error {
 		p := &part{}
 		parts = append(parts, p)
@@ -155,8 +154,7 @@ func (f *search) parts(ctx context.Context, q Execer, from []byte) (parts []*par
 
 // read returns up to limit records of a partition after a place.
 func (f *search) read(ctx context.Context, q Execer, p *part, at cursor, limit int) (hits []hit, err error) {
-	envelopeID, binding := slices.Concat([]byte{}, at.EnvelopeID), slices.Concat([]byte{}, at.Binding)
-	query, args := selectByIdentity, []any{p.id, envelopeID, binding, limit}
+	query, args := selectByIdentity, []any{p.id, blob(string(at.EnvelopeID)), blob(string(at.Binding)), limit}
 	switch {
 	case f.filter.EnvelopeID != "":
 		query, args[1] = selectOfEnvelope, blob(f.filter.EnvelopeID)
