@@ -43,7 +43,7 @@ func (p *prepared) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s := p.stmts[query]; s != nil {
 		return s, nil
 	}
-	s, err := p.on.PrepareContext(ctx, query)
+	s, err := p.on.PrepareContext(ctx, query) //nolint:sqlclosecheck // kept until Close
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (p *prepared) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // ExecContext implements [Execer].
 func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept until Close
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (
 
 // QueryContext implements [Execer].
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := p.stmt(ctx, query)
+	s, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept until Close
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func queryAll(ctx context.Context, q Execer, query string, args []any, scan func
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // rows.Err says what went wrong
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return err
@@ -167,3 +167,6 @@ func fail(op string, p gobridge.Partition, err error) error {
 func failRecord(op string, ref gobridge.Ref, err error) *gobridge.Error {
 	return &gobridge.Error{Op: op, Partition: ref.Partition, Ref: ref, Err: err}
 }
+
+// giveBack returns a connection to its pool.
+func giveBack(conn *sql.Conn) { _ = conn.Close() } // fails only if it was given back before

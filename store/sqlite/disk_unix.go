@@ -18,6 +18,6 @@ func freeSpace(file string) func() (int64, error) {
 		if err := unix.Statfs(filepath.Dir(file), &st); err != nil {
 			return 0, err
 		}
-		return int64(st.Bavail) * int64(st.Bsize), nil
+		return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // the types differ between systems
 	}
 }

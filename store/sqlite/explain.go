@@ -54,7 +54,7 @@ func (s *Store) snapshot(ctx context.Context, f func(*txn) error) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer giveBack(conn)
 	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
 		return err
 	}

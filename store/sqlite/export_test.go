@@ -13,7 +13,7 @@ func CheckConsistency(ctx context.Context, path string) (problems []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // only read from
 	for _, check := range consistencyChecks {
 		err := queryAll(ctx, db, check.query, nil, func(rows *sql.Rows) error {
 			var text string

@@ -86,12 +86,12 @@ func checkShared(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer first.Close()
+	defer giveBack(first)
 	second, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer second.Close()
+	defer giveBack(second)
 	if _, err := first.ExecContext(ctx, createSchemaTable); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func checkImmediate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer other.Close()
+	defer giveBack(other)
 	var timeout int
 	if _, err := queryOne(ctx, other, "PRAGMA busy_timeout", nil, &timeout); err != nil {
 		return err

@@ -118,7 +118,7 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 		return nil, err
 	}
 	s.disk = &disk{share: s.options.MaxDiskShare, every: time.Second, size: s.size, free: freeSpace(file)}
-	go s.writer.run()
+	go s.writer.run(context.WithoutCancel(ctx))
 	return s, nil
 }
 
@@ -126,7 +126,7 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 func (s *Store) migrate(ctx context.Context, schema string) error {
 	w := s.writer
 	err := w.beginWhile(ctx, func() bool { return ctx.Err() == nil })
-	if err == errNobody {
+	if errors.Is(err, errNobody) {
 		return context.Cause(ctx)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	for _, query := range []string{insertRecord, selectClaimable, updateClaimed, promoteHead, demoteSecond, selectOlder, selectStale,
 		selectDue, selectSettling, selectSettled, insertEnded, deleteRecords, selectExpired, selectTooFar, selectAged, purgeEnded,
 		selectDeadByAge, selectByIdentity, selectOfEnvelope, selectOneStats, selectPending, selectHead, selectOldest, unreadyKey,

@@ -156,8 +156,8 @@ func (w *writer) close() {
 	<-w.stopped
 }
 
-// run is the goroutine.
-func (w *writer) run() {
+// run is the goroutine. Its context does not end: no transaction is cut short.
+func (w *writer) run(ctx context.Context) {
 	defer close(w.stopped)
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -171,9 +171,9 @@ func (w *writer) run() {
 			w.drop()
 			return
 		case work:
-			w.transact()
+			w.transact(ctx)
 			if time.Since(w.polledAt) >= pollInterval {
-				w.poll()
+				w.poll(ctx)
 			}
 			continue
 		}
@@ -184,7 +184,7 @@ func (w *writer) run() {
 		select {
 		case <-w.wake:
 		case <-poll.C:
-			w.poll()
+			w.poll(ctx)
 		}
 	}
 }
@@ -244,10 +244,9 @@ func (w *writer) answer(r *request, err error) {
 }
 
 // transact does one transaction with what is waiting.
-func (w *writer) transact() {
-	ctx := context.Background()
+func (w *writer) transact(ctx context.Context) {
 	if err := w.begin(ctx); err != nil {
-		if err != errNobody {
+		if !errors.Is(err, errNobody) {
 			w.drain(err)
 		}
 		return
@@ -261,7 +260,7 @@ func (w *writer) transact() {
 	}
 	if err != nil {
 		w.rollback(ctx)
-		w.redo(batch)
+		w.redo(ctx, batch)
 		return
 	}
 	w.committed(batch, before, t)
@@ -327,14 +326,14 @@ func (w *writer) committed(batch []*request, before int64, t *txn) {
 // redo runs the requests of a failed transaction one by one, so that only those
 // fail that must. If a persist finds no room, or no disk, the others that
 // persist would not either.
-func (w *writer) redo(batch []*request) {
+func (w *writer) redo(ctx context.Context, batch []*request) {
 	var noRoom error
 	for _, r := range batch {
 		if r.persist != nil && noRoom != nil {
 			w.answer(r, noRoom)
 			continue
 		}
-		err := w.alone(r)
+		err := w.alone(ctx, r)
 		if err != nil {
 			if c := code(err); r.persist != nil && (c == sqlite3.SQLITE_FULL || c == sqlite3.SQLITE_IOERR) {
 				noRoom = err
@@ -346,10 +345,9 @@ func (w *writer) redo(batch []*request) {
 
 // alone runs one request in a transaction of its own and answers it, unless it
 // returns an error.
-func (w *writer) alone(r *request) error {
-	ctx := context.Background()
+func (w *writer) alone(ctx context.Context, r *request) error {
 	if err := w.beginWhile(ctx, func() bool { return r.ctx.Err() == nil }); err != nil {
-		if err == errNobody {
+		if errors.Is(err, errNobody) {
 			err = context.Cause(r.ctx)
 		}
 		return err
@@ -445,13 +443,13 @@ func (w *writer) drop() {
 
 // poll looks whether others have committed. The data version does not change
 // with the writer's own commits, for it looks from its own connection.
-func (w *writer) poll() {
+func (w *writer) poll(ctx context.Context) {
 	if w.conn == nil || !w.notify.watched() {
 		return
 	}
 	w.polledAt = time.Now()
 	var v int64
-	if _, err := queryOne(context.Background(), w.stmts, "PRAGMA data_version", nil, &v); err != nil {
+	if _, err := queryOne(ctx, w.stmts, "PRAGMA data_version", nil, &v); err != nil {
 		return // whatever it is, the next transaction will tell
 	}
 	if v != w.dataVersion {
