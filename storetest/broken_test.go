@@ -114,9 +114,11 @@ type defect struct {
 	name string
 	// fails are the cases that are there to notice.
 	fails []string
-	// breakIt replaces methods; settings changes the database's options.
-	breakIt  func(*brokenStore)
-	settings func(*Options)
+	// breakIt replaces methods, breakRestored those of a restored database;
+	// settings changes the database's options.
+	breakIt       func(*brokenStore)
+	breakRestored func(*brokenStore)
+	settings      func(*Options)
 }
 
 func defects() []defect {
@@ -145,7 +147,11 @@ func (b brokenDatabase) Store(tb testing.TB, now func() time.Time) gobridge.Stor
 
 func (b brokenDatabase) Snapshot(tb testing.TB) func(testing.TB) Database {
 	restore := b.Database.(Snapshotter).Snapshot(tb)
-	return func(tb testing.TB) Database { return brokenDatabase{restore(tb), b.defect} }
+	restored := b.defect
+	if restored.breakRestored != nil {
+		restored.breakIt = restored.breakRestored
+	}
+	return func(tb testing.TB) Database { return brokenDatabase{restore(tb), restored} }
 }
 
 // recorder is a testing.TB that keeps a failure to itself.

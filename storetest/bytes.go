@@ -167,7 +167,19 @@ func atLimits(l gobridge.Limits) []atLimit {
 		}},
 		{"Envelope.Headers", l.MaxHeaderBytes, func(id string, n int) gobridge.Record { return record(id, headers("h", text(n-1))) }},
 		{"Envelope.Payload", l.MaxPayload, func(id string, n int) gobridge.Record { return record(id, payload(text(n))) }},
+		{"Envelope", envelopeBound(l), func(id string, n int) gobridge.Record {
+			r := record(id, payload(""))
+			return record(id, payload(text(n-gobridge.EnvelopeSize(&r.Envelope))))
+		}},
 	}
+}
+
+// envelopeBound is MaxEnvelope where a payload can reach it, else zero.
+func envelopeBound(l gobridge.Limits) int {
+	if l.MaxPayload > 0 && l.MaxEnvelope > l.MaxPayload {
+		return 0
+	}
+	return l.MaxEnvelope
 }
 
 func tooLargeIsRefusedWithTheLimit(f *fixture) {
@@ -197,6 +209,29 @@ func tooLargeIsRefusedWithTheLimit(f *fixture) {
 			f.Fatalf("%d records of an envelope with too many bindings are stored", got)
 		}
 		f.persist(call[:n]...)
+	}
+	f.wantCallBytesBounded(limits)
+}
+
+// wantCallBytesBounded requires the bound on the bytes of one envelope's
+// records together, if it is small enough to try.
+func (f *fixture) wantCallBytesBounded(limits gobridge.Limits) {
+	f.Helper()
+	if limits.MaxCallBytes == 0 || limits.MaxCallBytes > 64<<20 {
+		return
+	}
+	const bindings = 4
+	large := make([]byte, limits.MaxCallBytes/bindings+1)
+	call := make([]gobridge.Record, bindings)
+	for i := range call {
+		call[i] = record("large", payload(string(large)), in(gobridge.NewPartition(route, fmt.Sprintf("b%d", i), 0)))
+		if limits.Check(&call[i]) != nil {
+			return // the bound on one envelope comes first
+		}
+	}
+	f.wantErr("Persist of an envelope whose records are too large together", f.store.Persist(f.Context(), call), gobridge.ErrTooLarge)
+	if got := f.stored(call); got != 0 {
+		f.Fatalf("%d records of an envelope that is too large for a call are stored", got)
 	}
 }
 

@@ -17,7 +17,29 @@ func cancelCases() []testCase {
 			why: "A claim that is durable although its caller got an error belongs to nobody that knows of it."},
 		{name: "CancelledSettleCanBeRepeated", run: cancelledSettleCanBeRepeated,
 			why: "A settle that was cut off may or may not have happened; asked again, it has, and once."},
+		{name: "CancelledRedriveCanBeRepeated", run: cancelledRedriveCanBeRepeated,
+			why: "A page of redrives that was cut off is asked for again; every record comes back, and once."},
 	}
+}
+
+func cancelledRedriveCanBeRepeated(f *fixture) {
+	var want []string
+	for n := range 30 {
+		some := numbered(fmt.Sprintf("r%d", n), 3)
+		for _, id := range some {
+			f.persist(record(id, key("k"), dead()))
+		}
+		if _, err := f.store.Redrive(f.interrupted(n), gobridge.BulkRequest{}); err != nil {
+			f.redrive(gobridge.Filter{})
+		}
+		for _, id := range some {
+			if r := f.get(id); r.State != gobridge.StatePending || r.Redrives != 1 {
+				f.Fatalf("after a Redrive cut off at look %d and another, record %q is %s, redriven %d times", n, id, r.State, r.Redrives)
+			}
+		}
+		want = append(want, some...)
+	}
+	f.claimExactly(1, len(want), want...)
 }
 
 // lookContext is cancelled when it has been looked at a number of times.

@@ -88,12 +88,13 @@ func concurrentClaimersShareNothing(f *fixture) {
 // each other under ever higher versions.
 type load struct {
 	*fixture
-	failed   failures
-	version  atomic.Int64
-	ended    atomic.Int64
-	mu       sync.Mutex
-	first    map[string][]string // first claims of a key, in the order of claims
-	versions map[string]int64    // of a record's newest claim
+	failed    failures
+	version   atomic.Int64
+	ended     atomic.Int64
+	producing atomic.Int64 // producers that are not done
+	mu        sync.Mutex
+	first     map[string][]string // first claims of a key, in the order of claims
+	versions  map[string]int64    // of a record's newest claim
 }
 
 const (
@@ -103,6 +104,7 @@ const (
 )
 
 func (l *load) produce(store gobridge.Store, k int) {
+	defer l.producing.Add(-1)
 	for i := range loadPerKey {
 		err := store.Persist(l.Context(), []gobridge.Record{record(fmt.Sprintf("k%d-%d", k, i), key(fmt.Sprintf("k%d", k)))})
 		if err != nil {
@@ -115,9 +117,13 @@ func (l *load) produce(store gobridge.Store, k int) {
 // own claims under versions of its own until all has ended: some batches it
 // completes, some it leaves behind.
 func (l *load) own(store gobridge.Store, until int64) {
+	late := 0
 	for round := 0; l.ended.Load() < until; round++ {
-		if round > 100*loadRecords {
-			l.failed.add("after %d claims only %d records are completed", round, l.ended.Load())
+		if l.producing.Load() == 0 {
+			late++
+		}
+		if late > 20*loadRecords {
+			l.failed.add("%d claims after the last record came, only %d are completed", late, l.ended.Load())
 			return
 		}
 		// The version is taken and the claim made by one owner at a time, as a
@@ -169,6 +175,7 @@ func takeoversUnderLoadKeepTheOrder(f *fixture) {
 	third, _ := f.another(1)
 	handles := []gobridge.Store{f.store, second, third}
 	l := &load{fixture: f, first: map[string][]string{}, versions: map[string]int64{}}
+	l.producing.Store(loadKeys)
 	var producers, owners sync.WaitGroup
 	for k := range loadKeys {
 		producers.Go(func() { l.produce(handles[k%3], k) })

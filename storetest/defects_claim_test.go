@@ -76,6 +76,17 @@ func claimDefects() []defect {
 					return out, err
 				}
 			}},
+		{name: "looks at a window of the oldest records only", fails: []string{"BlockedKeyBlocksOnlyItself"},
+			breakIt: claimWithout(func(b *brokenStore, r *gobridge.Record) bool {
+				pending, _ := b.Store.QueryPending(context.Background(), r.Partition, 1000)
+				older := 0
+				for i := range pending {
+					if pending[i].Older(r) {
+						older++
+					}
+				}
+				return older > 40
+			})},
 		{name: "breaks ties by ID", fails: []string{"ClaimBreaksTiesBySeq"},
 			breakIt: claimResult(func(_ *brokenStore, _ gobridge.ClaimRequest, out []gobridge.Record) []gobridge.Record {
 				slices.SortStableFunc(out, func(a, b gobridge.Record) int {
@@ -86,12 +97,12 @@ func claimDefects() []defect {
 				})
 				return out
 			})},
-		{name: "goes on after the last stamp that it has seen", fails: []string{"ClaimTenThousandOfOneInstant"},
+		{name: "goes on after the last stamp of a large batch", fails: []string{"ClaimTenThousandOfOneInstant"},
 			breakIt: func(b *brokenStore) {
 				var last time.Time
 				claimResult(func(_ *brokenStore, _ gobridge.ClaimRequest, out []gobridge.Record) []gobridge.Record {
 					out = slices.DeleteFunc(out, func(r gobridge.Record) bool { return r.CreatedAt.Equal(last) })
-					if len(out) > 0 {
+					if len(out) >= 500 {
 						last = out[len(out)-1].CreatedAt
 					}
 					return out
@@ -130,14 +141,9 @@ func claimDefects() []defect {
 				}
 			}},
 		{name: "hands a batch out twice", fails: []string{"ConcurrentClaimersShareNothing"}, breakIt: twice},
-		{name: "returns claims youngest first", fails: []string{"TakeoversUnderLoadKeepTheOrder", "TakeoverOfManyStaleRecords"},
-			breakIt: claimResult(func(_ *brokenStore, _ gobridge.ClaimRequest, out []gobridge.Record) []gobridge.Record {
-				slices.Reverse(out)
-				return out
-			})},
 		{name: "completes a record that nobody has delivered", fails: []string{"TakeoversUnderLoadKeepTheOrder"},
 			breakIt: claimResult(func(b *brokenStore, request gobridge.ClaimRequest, out []gobridge.Record) []gobridge.Record {
-				if len(out) < 5 {
+				if len(out) < 9 {
 					return out
 				}
 				_ = b.Store.Complete(context.Background(), request.Token, []gobridge.Completion{{Ref: out[len(out)-1].Ref()}})
@@ -188,7 +194,7 @@ func tokenDefects() []defect {
 		{name: "looks whether there is work before it fences", fails: []string{"EmptyClaimRaisesTheMark"},
 			breakIt: func(b *brokenStore) {
 				b.claim = func(ctx context.Context, request gobridge.ClaimRequest) ([]gobridge.Record, error) {
-					if n, err := b.CountPending(ctx, request.Partition, 1); err == nil && n == 0 {
+					if s, err := b.Store.Stats(ctx, request.Partition); err == nil && s[0].Pending+s[0].Claimed == 0 {
 						return nil, nil
 					}
 					return b.Store.Claim(ctx, request)

@@ -111,6 +111,17 @@ func redriveDefects() []defect {
 			}},
 		{name: "redrives what has expired", fails: []string{"RedriveLeavesExpiredDead"},
 			breakIt: eachRecord(func(_ *brokenStore, r *gobridge.Record) { r.Envelope.ExpiresAt = r.Envelope.NotBefore })},
+		{name: "loses the page of a redrive that is cut off", fails: []string{"CancelledRedriveCanBeRepeated"},
+			breakIt: func(b *brokenStore) {
+				b.redrive = func(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
+					result, err := b.Store.Redrive(ctx, request)
+					if ctx.Err() != nil {
+						request.Filter.States = states(gobridge.StateDead)
+						_, _ = b.Store.Discard(context.WithoutCancel(ctx), request)
+					}
+					return result, err
+				}
+			}},
 		{name: "redrives without a limit", fails: []string{"RedrivePages"},
 			breakIt: func(b *brokenStore) {
 				b.redrive = changed(b.Store.Redrive, func(r *gobridge.BulkRequest) { r.Limit = 1000 })

@@ -43,15 +43,6 @@ func orderDefects() []defect {
 			breakIt: claimRequest(func(b *brokenStore, r *gobridge.ClaimRequest) {
 				_, _ = b.Store.Sweep(context.Background(), gobridge.SweepRequest{Partition: r.Partition, Token: r.Token, Limit: 100})
 			})},
-		{name: "gives nothing while anything is held", fails: []string{"BlockedKeyBlocksOnlyItself"},
-			breakIt: func(b *brokenStore) {
-				b.claim = func(ctx context.Context, request gobridge.ClaimRequest) ([]gobridge.Record, error) {
-					if len(request.Held) > 0 {
-						request.Limit = 0
-					}
-					return b.Store.Claim(ctx, request)
-				}
-			}},
 		{name: "takes no key for a key", fails: []string{"KeylessRecordsAreNeverBlocked"},
 			breakIt: eachRecord(func(_ *brokenStore, r *gobridge.Record) {
 				if r.Envelope.OrderingKey == "" {
@@ -78,14 +69,6 @@ func orderDefects() []defect {
 					return b.Store.Discard(ctx, request)
 				}
 			}},
-		{name: "leaves the second record of a claim out", fails: []string{"ClaimIsCompletePerKey"},
-			breakIt: claimResult(func(b *brokenStore, request gobridge.ClaimRequest, out []gobridge.Record) []gobridge.Record {
-				if len(out) < 3 {
-					return out
-				}
-				putBack(b, request.Token, &out[1])
-				return slices.Delete(out, 1, 2)
-			})},
 		{name: "makes older records the youngest", fails: []string{
 			"OlderCreatedAtBecomesTheHead", "OlderCreatedAtBeforeClaimedHead", "OlderCreatedAtBeforeDelayedHead",
 			"DelayedOlderCreatedAtBlocksItsKey", "OlderCreatedAtBetweenSiblings",

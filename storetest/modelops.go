@@ -164,7 +164,7 @@ func (r *modelRun) claimSome(p *modelProcess) {
 	if p.tokens[part] == (gobridge.Token{}) {
 		r.newToken(p, part)
 	}
-	request := gobridge.ClaimRequest{Partition: part, Token: p.tokens[part], Limit: r.rng.IntN(9), HeldKnown: r.chance(85)}
+	request := gobridge.ClaimRequest{Partition: part, Token: p.tokens[part], Limit: r.rng.IntN(13), HeldKnown: r.chance(85)}
 	if r.chance(15) {
 		request.MaxBytes = 1 + r.rng.Int64N(60)
 	}
