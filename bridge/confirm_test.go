@@ -1,0 +1,139 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/messaging"
+	"gobridge/store/memory"
+)
+
+// inFaultyWorld runs f with a bridge whose store fails the operation that
+// failing names.
+func inFaultyWorld(t *testing.T, b bridge.Binding, f func(w *world, failing *atomic.Value)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Options{})
+		var failing atomic.Value
+		failing.Store("")
+		w := &world{T: t, store: store}
+		opts := one(b)
+		opts.Leases = store.Leases()
+		w.bridge = w.open(&faulty{store, func(op string) (bool, bool) { return op == failing.Load(), false }}, opts)
+		w.stop = w.run(w.bridge)
+		defer w.stop()
+		f(w, &failing)
+	})
+}
+
+func refuseFirst(dest *target) {
+	dest.answers(func(_ context.Context, d gobridge.Delivery) error {
+		if d.Envelope.ID == "a-1" {
+			return gobridge.Permanent(errBoom)
+		}
+		return nil
+	})
+}
+
+func TestAKeyGoesOnOnlyOnceItsDeadLetterIsConfirmed(t *testing.T) {
+	for policy, op := range map[bridge.FailurePolicy]string{bridge.FailDeadLetter: "dead letter", bridge.FailDiscard: "complete"} {
+		dest := &target{}
+		refuseFirst(dest)
+		inFaultyWorld(t, bridge.Binding{Sender: dest, OnFailure: policy}, func(w *world, failing *atomic.Value) {
+			failing.Store(op)
+			w.publish("a", 3)
+			w.after(time.Minute)
+			if got := dest.ids("a"); len(got) != 0 {
+				t.Errorf("%v arrived before %s was confirmed", got, op)
+			}
+			w.wantState("a-1", gobridge.StateClaimed)
+			failing.Store("")
+			w.after(5 * time.Second)
+			if got := dest.ids("a"); len(got) != 2 {
+				t.Errorf("%v arrived, want the two behind it", got)
+			}
+		})
+	}
+}
+
+func TestAHaltIsInForceBeforeTheRecordGoesBack(t *testing.T) {
+	dest := &target{}
+	refuseFirst(dest)
+	inFaultyWorld(t, bridge.Binding{Sender: dest, OnFailure: bridge.FailHaltKey}, func(w *world, failing *atomic.Value) {
+		failing.Store("set control")
+		w.publish("a", 3)
+		w.publish("b", 3)
+		w.after(time.Minute)
+		w.wantOrder(dest, "b", 3)
+		w.wantState("a-1", gobridge.StateClaimed)
+		failing.Store("")
+		w.after(5 * time.Second)
+		w.wantState("a-1", gobridge.StatePending)
+		w.wantState("a-2", gobridge.StatePending)
+		if n := dest.tries("a-1"); n != 1 {
+			t.Errorf("sent %d times, want 1", n)
+		}
+		dest.answers(nil)
+		halt := gobridge.Control{Kind: gobridge.Halt, Route: "r", Binding: "b", OrderingKey: "a"}
+		if err := w.store.ClearControl(w.Context(), halt); err != nil {
+			t.Fatal(err)
+		}
+		w.after(5 * time.Second)
+		w.wantOrder(dest, "a", 3)
+	})
+}
+
+func TestAStaleAnswerStopsTheKey(t *testing.T) {
+	dest := &target{}
+	inWorld(t, one(bridge.Binding{Sender: dest}), func(w *world) {
+		dest.answers(func(_ context.Context, d gobridge.Delivery) error {
+			if d.Envelope.ID == "a-1" && d.Token.Version == 1 {
+				time.Sleep(time.Second)
+				return gobridge.Permanent(errBoom)
+			}
+			return nil
+		})
+		w.publish("a", 3)
+		w.after(500 * time.Millisecond)
+		// Another has the partition, by a lease that this process knows nothing of.
+		token := gobridge.Token{Owner: "other", Version: 50}
+		if _, err := w.store.Claim(w.Context(), gobridge.ClaimRequest{Partition: partition, Token: token, Limit: 1, HeldKnown: true}); err != nil {
+			t.Fatal(err)
+		}
+		w.after(10 * time.Second)
+		w.wantOrder(dest, "a", 3)
+		for _, d := range dest.got {
+			if d.Token.Version <= 50 {
+				t.Errorf("%s arrived under %s", d.Envelope.ID, d.Token)
+			}
+		}
+	})
+}
+
+func TestLargeRecordsOfASlowKeyLeaveRoomForOthers(t *testing.T) {
+	dest := &target{}
+	dest.answers(func(_ context.Context, d gobridge.Delivery) error {
+		if d.Envelope.OrderingKey == "slow" {
+			time.Sleep(10 * time.Second)
+		}
+		return nil
+	})
+	inWorld(t, one(bridge.Binding{Sender: dest, Concurrency: 4, BatchBytes: 1 << 20}), func(w *world) {
+		for i := range 50 {
+			w.put(messaging.Envelope{ID: fmt.Sprint(i), OrderingKey: "slow", Payload: make([]byte, 100<<10)})
+		}
+		w.after(time.Second)
+		w.publish("fast", 20)
+		w.after(time.Second)
+		w.wantOrder(dest, "fast", 20)
+		if s := w.stats(partition); s.Claimed > 11 {
+			t.Errorf("%d records of 100 KiB are held with room for 1 MiB", s.Claimed)
+		}
+	})
+}
