@@ -164,7 +164,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// record runs f as a test of its own and reports how it went.
+// recorded runs f as a test of its own and returns how it went.
 func recorded(outer testing.TB, f func(testing.TB)) *recorder {
 	r := &recorder{TB: outer}
 	done := make(chan struct{})

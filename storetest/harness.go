@@ -4,6 +4,11 @@
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Backend{Open: openMine})
 //	}
+//
+// A case that fails prints what follows from the rule that it checks. [Model]
+// adds random operations, compared with a plain model, from a seed that repeats
+// them. [Faulty] makes a store whose calls fail, before or after they have
+// happened, for tests of what is built on stores.
 package storetest
 
 import (
@@ -34,7 +39,7 @@ type Database interface {
 }
 
 // Snapshotter is a database that can go back to an earlier state, as restoring
-// a backup does. A backend without it says so in the name of the case it skips.
+// a backup does. For a database without it the case about restoring is skipped.
 type Snapshotter interface {
 	// Snapshot copies the database; restore brings the copy into a new one.
 	Snapshot(tb testing.TB) (restore func(tb testing.TB) Database)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 type ModelOptions struct {
 	// Seed is the first seed. Every seed is a run of its own, and always the same one.
 	Seed uint64
-	// Seeds is how many runs there are.
+	// Seeds is how many runs there are; with -short two at most.
 	Seeds int
 	// Steps is how many operations a run has.
 	Steps int
@@ -35,6 +36,9 @@ func (o ModelOptions) withDefaults() ModelOptions {
 	}
 	if o.Steps == 0 {
 		o.Steps = fromEnvironment("STORETEST_STEPS", 400)
+	}
+	if testing.Short() {
+		o.Seeds = min(o.Seeds, 2)
 	}
 	return o
 }
@@ -176,6 +180,13 @@ func (r *modelRun) compareAll() {
 	r.Helper()
 	for _, want := range r.model.records {
 		r.compare(want)
+		query := gobridge.ExplainQuery{Partition: want.Partition, Binding: want.Binding, EnvelopeID: want.Envelope.ID}
+		if got, cause := r.explainBy(query), r.model.cause(want, r.clock.Now()); got.Cause != cause {
+			r.failf("record %s is explained as %q, want %q: %s", want.Ref(), got.Cause, cause, summary(&want.Record))
+		}
+	}
+	if got := len(r.controls()); got != len(r.model.controls) {
+		r.failf("%d controls are listed, want %d", got, len(r.model.controls))
 	}
 	for p, part := range r.model.parts {
 		got := r.stats(p)
@@ -195,6 +206,13 @@ func (r *modelRun) compareAll() {
 		}
 		if got != want || got.LastSeq < part.lastSeq {
 			r.failf("Stats is\n%+v, want\n%+v", got, want)
+		}
+		if n, err := r.store.CountPending(r.Context(), p, 10_000); err != nil || int64(n) != want.Pending {
+			r.failf("CountPending of %s is %d (error %v), want %d", p, n, err, want.Pending)
+		}
+		dead := r.model.sorted(p, func(m *modelRecord) bool { return m.State == gobridge.StateDead })
+		if got := r.deadIDs(gobridge.Filter{Partition: p}, 3); !slices.Equal(got, idsOfModel(dead)) {
+			r.failf("the dead letters of %s are %s, want %s", p, joined(got), joined(idsOfModel(dead)))
 		}
 	}
 }

@@ -115,24 +115,52 @@ func (m *model) fenced(p gobridge.Partition, token gobridge.Token) error {
 	return nil
 }
 
-// held reports whether a control holds the record.
-func (m *model) held(r *modelRecord) bool {
+// held returns why a control holds the record, or nothing.
+func (m *model) held(r *modelRecord) (why gobridge.Cause) {
 	route, _, _, _ := r.Partition.Split()
 	for _, c := range m.controls {
-		if c.Route != route || c.Binding != "" && c.Binding != r.Binding {
-			continue
-		}
 		k := r.Envelope.OrderingKey
-		if c.Kind == gobridge.Pause || k != "" && c.OrderingKey == k || k == "" && c.EnvelopeID == r.Envelope.ID {
-			return true
+		switch {
+		case c.Route != route || c.Binding != "" && c.Binding != r.Binding:
+		case c.Kind == gobridge.Pause:
+			return gobridge.CausePaused
+		case k != "" && c.OrderingKey == k || k == "" && c.EnvelopeID == r.Envelope.ID:
+			why = gobridge.CauseHalted
 		}
 	}
-	return false
+	return why
+}
+
+// cause is why a record is not being delivered.
+func (m *model) cause(r *modelRecord, now time.Time) gobridge.Cause {
+	if r.State.Ended() {
+		return gobridge.CauseEnded
+	}
+	if why := m.held(r); why != "" {
+		return why
+	}
+	older := m.sorted(r.Partition, func(other *modelRecord) bool {
+		k := r.Envelope.OrderingKey
+		return k != "" && other.Envelope.OrderingKey == k && !other.State.Ended() && other.Older(&r.Record)
+	})
+	switch {
+	case r.State == gobridge.StateClaimed && r.ClaimedBy.Version < m.part(r.Partition).fence.Version:
+		return gobridge.CauseStranded
+	case r.State == gobridge.StateClaimed:
+		return gobridge.CauseClaimed
+	case len(older) > 0:
+		return gobridge.CauseBlocked
+	case now.Before(r.DueAt()):
+		return gobridge.CauseNotDue
+	case r.Expired(now):
+		return gobridge.CauseExpired
+	}
+	return gobridge.CauseClaimable
 }
 
 func (m *model) claimable(r *modelRecord, now time.Time, request *gobridge.ClaimRequest) bool {
 	switch {
-	case m.held(r), request.HeldKnown && slices.Contains(request.Held, r.Ref()):
+	case m.held(r) != "", request.HeldKnown && slices.Contains(request.Held, r.Ref()):
 		return false
 	case r.State == gobridge.StatePending:
 		return !now.Before(r.DueAt())
@@ -185,8 +213,7 @@ func contentSize(r *gobridge.Record) int64 {
 // errEither says that the contract leaves the answer open.
 var errEither = errors.New("success or ErrStaleFencingToken")
 
-// settle ends or releases one record, unless it is not the token's. A nil
-// change is a release.
+// settle ends or releases one record, unless it is not the token's.
 func (m *model) settle(token gobridge.Token, ref gobridge.Ref, to gobridge.State, change func(*modelRecord)) error {
 	r := m.records[ref]
 	switch {
