@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"testing"
 	"time"
 
 	"gobridge"
@@ -43,14 +41,6 @@ func claimCases() []testCase {
 			why: "Policy acts on failed attempts and on crashes; counting takeovers as failures would punish innocent records."},
 		{name: "ClaimNeverFiltersByCounters", run: claimNeverFiltersByCounters,
 			why: "How often a record was tried is for policy to judge; a store that leaves it out loses it without a trace."},
-		{name: "ClaimCostDoesNotGrowWithTheBacklog", run: claimCostDoesNotGrowWithTheBacklog,
-			why: "A backlog behind one stuck key must not slow the others down, or a dead destination takes the bridge with it.",
-			skip: func(b Backend, _ Database) string {
-				if b.ClaimScans {
-					return "the backend declares that its claims read the backlog"
-				}
-				return ""
-			}},
 	}
 }
 
@@ -332,56 +322,5 @@ func claimNeverFiltersByCounters(f *fixture) {
 	}
 	if r := f.get("poison"); r.Attempts != 40 {
 		f.Fatalf("Attempts is %d, want 40", r.Attempts)
-	}
-}
-
-// claimCost returns the fastest of several claims of ten records each, with a
-// backlog behind a head that is held.
-func (f *fixture) claimCost(p gobridge.Partition, backlog int) time.Duration {
-	f.Helper()
-	f.persist(record("head", key("hot"), in(p)))
-	head := f.claimBy(gobridge.ClaimRequest{Partition: p, Token: token(1), Limit: 1, HeldKnown: true})
-	held := []gobridge.Ref{head[0].Ref()}
-	call := make([]gobridge.Record, 0, 1000)
-	for i := range backlog {
-		if call = append(call, record(fmt.Sprintf("b-%d", i), key("hot"), in(p))); len(call) == cap(call) || i == backlog-1 {
-			f.persist(call...)
-			call = call[:0]
-		}
-	}
-	var took []time.Duration
-	for i := range 25 {
-		for j := range 10 {
-			call = append(call, record(fmt.Sprintf("free-%d-%d", i, j), key(fmt.Sprintf("k-%d", j)), in(p)))
-		}
-		f.persist(call...)
-		call = call[:0]
-		begin := time.Now()
-		got := f.claimBy(gobridge.ClaimRequest{Partition: p, Token: token(1), Limit: 10, HeldKnown: true, Held: held})
-		took = append(took, time.Since(begin))
-		if len(got) != 10 {
-			f.Fatalf("claimed %d of 10 free records", len(got))
-		}
-		done := make([]gobridge.Completion, len(got))
-		for i := range got {
-			done[i].Ref = got[i].Ref()
-		}
-		if err := f.store.Complete(f.Context(), token(1), done); err != nil {
-			f.Fatalf("Complete: %v", err)
-		}
-	}
-	return slices.Min(took)
-}
-
-func claimCostDoesNotGrowWithTheBacklog(f *fixture) {
-	small, large := 100, 20_000
-	if testing.Short() {
-		large = 5_000
-	}
-	few := max(f.claimCost("orders/few/0", small), 20*time.Microsecond)
-	many := f.claimCost("orders/many/0", large)
-	// What reads the backlog takes as many times as long as the backlog is larger.
-	if bound := time.Duration(large/small/8) * few; many > bound {
-		f.Fatalf("the fastest claim takes %v with %d records behind a held head, and %v with %d", many, large, few, small)
 	}
 }

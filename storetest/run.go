@@ -22,7 +22,7 @@ type testCase struct {
 func cases() []testCase {
 	return slices.Concat(
 		identityCases(), ageCases(), persistCases(), bytesCases(),
-		claimCases(), holdCases(), orderCases(), headCases(), settleCases(),
+		claimCases(), costCases(), holdCases(), orderCases(), headCases(), settleCases(),
 		deadCases(), redriveCases(), discardCases(), sweepCases(),
 		inspectCases(), explainCases(), controlCases(),
 		restoreCases(), cancelCases(), concurrencyCases(),

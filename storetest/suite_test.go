@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"gobridge"
 	"gobridge/store/memory"
 )
@@ -33,5 +35,7 @@ func (d memoryDatabase) Snapshot(testing.TB) func(testing.TB) Database {
 	copied := d.store.Snapshot()
 	return func(testing.TB) Database { return memoryDatabase{copied} }
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHealthyStorePasses(t *testing.T) { Run(t, memoryBackend()) }
