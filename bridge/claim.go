@@ -92,18 +92,7 @@ func (d *drainer) took(c claim) error {
 	if len(c.records) == c.limit {
 		d.more = true
 	}
-	before := d.bytes
-	items := make([]item, len(c.records))
-	taken := make([]*item, 0, len(items))
-	for i := range c.records {
-		items[i].rec, items[i].claimed = &c.records[i], d.polled
-		if d.admit(&items[i]) {
-			taken = append(taken, &items[i])
-		}
-	}
-	if !d.empty {
-		d.observe(d.work, Event{Kind: EventClaimed, Count: len(taken), Bytes: d.bytes - before, Took: c.took})
-	}
+	taken := d.admitAll(c)
 	open, _ := d.circuit.state()
 	switch {
 	case d.stopping || open && !c.probe:
@@ -118,6 +107,39 @@ func (d *drainer) took(c claim) error {
 		}
 	}
 	return nil
+}
+
+// admitAll takes in what was claimed, and returns what may be sent.
+//
+// What is held holds up its key, so a claim has no record of a key that has
+// held ones, but where a settling call worked and the answer was lost: then the
+// store has let the older record go, and this process does not know it yet.
+// Such records go back.
+func (d *drainer) admitAll(c claim) []*item {
+	items := make([]item, len(c.records))
+	for i := range items {
+		items[i].rec, items[i].claimed = &c.records[i], d.polled
+		items[i].early = d.keys[c.records[i].Envelope.OrderingKey] > 0
+	}
+	before, count := d.bytes, 0
+	taken := make([]*item, 0, len(items))
+	for i := range items {
+		it := &items[i]
+		if !d.admit(it) {
+			continue
+		}
+		count++
+		if it.early {
+			d.settleLater(op{item: it, kind: opRelease})
+			continue
+		}
+		d.enqueue(it)
+		taken = append(taken, it)
+	}
+	if count > 0 {
+		d.observe(d.work, Event{Kind: EventClaimed, Count: count, Bytes: d.bytes - before, Took: c.took})
+	}
+	return taken
 }
 
 func (d *drainer) claimFailed(c claim) error {

@@ -49,6 +49,7 @@ type drainer struct {
 
 	items  map[string]*item // what is claimed and not settled, by envelope ID
 	bytes  int64            // of the payloads and headers among them
+	keys   map[string]int   // how many of the items have an ordering key
 	groups map[string]*group
 	ready  queue
 
@@ -99,7 +100,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 	dr := &drainer{
 		destination: d, token: token, once: once,
 		work: work, sends: sends, intake: intake,
-		items: map[string]*item{}, groups: map[string]*group{},
+		items: map[string]*item{}, keys: map[string]int{}, groups: map[string]*group{},
 		more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
 		// Never blocks a sender, so that none outlives its send.
 		results: make(chan result, d.binding.Concurrency),
@@ -131,6 +132,9 @@ var (
 func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	if d.intake.Err() != nil {
+		return nil
+	}
 	intake := d.intake.Done()
 	var grace, giveUp <-chan time.Time
 	for {

@@ -12,6 +12,7 @@ type item struct {
 	group   *group
 	size    int64 // zero once its payload is let go
 	claimed time.Time
+	early   bool // claimed while older ones of its key were held
 	sending bool
 	solo    group // the group, unless it is in an earlier record's
 }
@@ -72,26 +73,31 @@ func (q *queue) clear() {
 // admit takes a claimed record in. It reports false for one that is held
 // already.
 func (d *drainer) admit(it *item) bool {
-	id := it.rec.Envelope.ID
+	id, key := it.rec.Envelope.ID, it.rec.Envelope.OrderingKey
 	if d.items[id] != nil {
 		return false
 	}
 	d.items[id] = it
+	it.group = &it.solo
 	it.size = int64(len(it.rec.Envelope.Payload) + it.rec.Envelope.Headers.Size())
 	d.bytes += it.size
-	key := it.rec.Envelope.OrderingKey
-	switch {
-	case key == "":
-		it.group = &it.solo
-	case d.groups[key] != nil:
-		it.group = d.groups[key]
-	default:
-		it.group = &it.solo
-		it.group.key = key
-		d.groups[key] = it.group
+	if key != "" {
+		d.keys[key]++
+	}
+	return true
+}
+
+// enqueue puts an admitted item behind those of its key.
+func (d *drainer) enqueue(it *item) {
+	if key := it.rec.Envelope.OrderingKey; key != "" {
+		if g := d.groups[key]; g != nil {
+			it.group = g
+		} else {
+			it.group.key = key
+			d.groups[key] = it.group
+		}
 	}
 	it.group.queue = append(it.group.queue, it)
-	return true
 }
 
 // proceed makes the group ready if there is something to send and nothing to
@@ -123,4 +129,9 @@ func (d *drainer) drop(it *item) {
 	d.bytes -= it.size
 	it.size = 0
 	delete(d.items, it.rec.Envelope.ID)
+	if key := it.rec.Envelope.OrderingKey; key != "" {
+		if d.keys[key]--; d.keys[key] == 0 {
+			delete(d.keys, key)
+		}
+	}
 }

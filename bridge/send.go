@@ -180,7 +180,8 @@ func (d *drainer) send(batch []*item, probe bool) {
 				return
 			}
 		}
-		if open, _ := d.circuit.state(); open && !probe {
+		open, _ := d.circuit.state()
+		if open && !probe || slices.ContainsFunc(batch, d.tooLate) {
 			r.untried = true
 			return
 		}
@@ -200,6 +201,12 @@ func (d *drainer) send(batch []*item, probe bool) {
 		err := fmt.Errorf("the sender gave %d answers for %d deliveries", len(r.errs), len(batch))
 		r.errs = slices.Repeat([]error{err}, len(batch))
 	}
+}
+
+// tooLate reports whether an item has expired or been put on hold while its send
+// waited for its turn.
+func (d *drainer) tooLate(it *item) bool {
+	return it.rec.Expired(d.bridge.opts.Now()) || !d.allowed(it)
 }
 
 // call calls the sender, within its time, and answers for one that panics.

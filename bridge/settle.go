@@ -26,6 +26,7 @@ type op struct {
 	as     gobridge.State // of a completion
 	tried  gobridge.Tried
 	pause  time.Duration // of a release, unless zero: before the next claim
+	until  time.Time     // of a release: when that is over, the same for every repetition of the call
 	reason string
 	err    string
 	halt   *gobridge.Control // of a release: in force before it; shared with its tail
@@ -66,6 +67,9 @@ func newSettler(d *drainer) *settler {
 func (d *drainer) settleLater(o op) {
 	d.unload(o.item)
 	d.unsettled++
+	if o.pause > 0 {
+		o.until = d.bridge.opts.Now().Round(0).Add(o.pause)
+	}
 	d.settler.next[o.kind] = append(d.settler.next[o.kind], o)
 }
 
@@ -207,13 +211,9 @@ func (s *settler) call(kind opKind, ops []op) bool {
 		}
 		err = store.Complete(ctx, d.token, list)
 	case opRelease:
-		now := d.bridge.opts.Now().Round(0)
 		list := make([]gobridge.Release, len(ops))
 		for i, o := range ops {
-			list[i] = gobridge.Release{Ref: o.item.ref(), Tried: o.tried, Reason: o.reason, Error: o.err}
-			if o.pause > 0 {
-				list[i].NotBefore = now.Add(o.pause)
-			}
+			list[i] = gobridge.Release{Ref: o.item.ref(), Tried: o.tried, NotBefore: o.until, Reason: o.reason, Error: o.err}
 		}
 		err = store.Release(ctx, d.token, list)
 	case opBury:
