@@ -35,6 +35,7 @@ type producers struct {
 	pause   time.Duration // the longest wait between two messages of a producer
 	maxPad  int
 
+	stored  atomic.Int64 // first answers 202; one that was lost is followed by a 200
 	refused atomic.Int64 // answers 503
 	failed  atomic.Int64 // no answer
 }
@@ -102,8 +103,11 @@ func (p *producers) deliver(ctx context.Context, client *http.Client, m message,
 			p.failed.Add(1)
 		case status == http.StatusAccepted || status == http.StatusOK:
 			if e.kind != acked {
-				e.kind, e.at = acked, 0
+				e.kind, e.at, e.note = acked, 0, fmt.Sprintf("(answer %d)", status)
 				p.history.add(e)
+				if status == http.StatusAccepted {
+					p.stored.Add(1)
+				}
 			}
 			if rng.IntN(50) > 0 {
 				return nil
