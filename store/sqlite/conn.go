@@ -30,7 +30,7 @@ type preparer interface {
 type prepared struct {
 	on    preparer
 	mu    sync.Mutex
-	stmts map[string]*sql.Stmt
+	stmts map[string]*sql.Stmt // nil once closed
 }
 
 func newPrepared(on preparer) *prepared {
@@ -40,6 +40,9 @@ func newPrepared(on preparer) *prepared {
 func (p *prepared) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stmts == nil {
+		return nil, gobridge.ErrClosed
+	}
 	if s := p.stmts[query]; s != nil {
 		return s, nil
 	}
@@ -76,7 +79,7 @@ func (p *prepared) Close() {
 	for _, s := range p.stmts {
 		_ = s.Close() // nothing can be done about a statement that won't close
 	}
-	p.stmts = map[string]*sql.Stmt{}
+	p.stmts = nil
 }
 
 // queryOne scans the first row into dest and reports whether there was one.

@@ -127,7 +127,7 @@ func (s *Store) migrate(ctx context.Context, schema string) error {
 	w := s.writer
 	err := w.beginWhile(ctx, func() bool { return ctx.Err() == nil })
 	if errors.Is(err, errNobody) {
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 	if err != nil {
 		return err

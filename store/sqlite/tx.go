@@ -22,7 +22,7 @@ func beginTx(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, ctx.Err()
 		case <-time.After(maxLockPause):
 		}
 	}
@@ -40,8 +40,16 @@ func ignoreDone(err error) error {
 // the commit the drainers are woken for what f has persisted with [Store.PersistTx].
 //
 // The transaction holds the database's write lock from its beginning: keep it
-// short, for nothing else is stored, claimed or settled meanwhile.
+// short, for nothing else is stored, claimed or settled meanwhile. Don't call
+// the store's other methods in f. It gets its turn between the store's own
+// transactions; one that the service begins by itself has to find the lock free.
 func (s *Store) InTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	select {
+	case s.writer.turn <- struct{}{}:
+		defer func() { <-s.writer.turn }()
+	case <-ctx.Done():
+		return fail("begin", "", ctx.Err())
+	}
 	tx, err := beginTx(ctx, s.db)
 	if err != nil {
 		return fail("begin", "", err)

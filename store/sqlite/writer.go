@@ -81,6 +81,10 @@ type writer struct {
 	persist func(*txn, []*persistCall) error
 	notify  *notifier
 
+	// turn is held during a transaction, and by [Store.InTx] during its own:
+	// waiting for it is fair, which waiting for SQLite's lock is not.
+	turn chan struct{}
+
 	mu     sync.Mutex
 	queue  [classes][]*request
 	closed bool
@@ -101,6 +105,7 @@ func newWriter(connect func(context.Context) (*sql.Conn, error), persist func(*t
 		connect: connect,
 		persist: persist,
 		notify:  notify,
+		turn:    make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 	}
@@ -133,7 +138,7 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	case <-ctx.Done():
 		if r.state.CompareAndSwap(queued, abandoned) {
 			w.signal()
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 		<-r.done
 	}
@@ -159,7 +164,7 @@ func (w *writer) close() {
 // run is the goroutine. Its context does not end: no transaction is cut short.
 func (w *writer) run(ctx context.Context) {
 	defer close(w.stopped)
-	poll := time.NewTicker(pollInterval)
+	poll := time.NewTimer(pollInterval)
 	defer poll.Stop()
 	for {
 		w.mu.Lock()
@@ -181,6 +186,7 @@ func (w *writer) run(ctx context.Context) {
 			<-w.wake
 			continue
 		}
+		poll.Reset(pollInterval)
 		select {
 		case <-w.wake:
 		case <-poll.C:
@@ -245,6 +251,8 @@ func (w *writer) answer(r *request, err error) {
 
 // transact does one transaction with what is waiting.
 func (w *writer) transact(ctx context.Context) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	if err := w.begin(ctx); err != nil {
 		if !errors.Is(err, errNobody) {
 			w.drain(err)
@@ -348,7 +356,7 @@ func (w *writer) redo(ctx context.Context, batch []*request) {
 func (w *writer) alone(ctx context.Context, r *request) error {
 	if err := w.beginWhile(ctx, func() bool { return r.ctx.Err() == nil }); err != nil {
 		if errors.Is(err, errNobody) {
-			err = context.Cause(r.ctx)
+			err = r.ctx.Err()
 		}
 		return err
 	}
