@@ -13,8 +13,8 @@ type Controls interface {
 	// its Since and By. Since is stamped if it is zero.
 	SetControl(ctx context.Context, control Control) error
 
-	// ClearControl lifts the control with this kind and scope. [ErrNotFound] if
-	// there is none.
+	// ClearControl lifts the control with this kind and scope; By and Reason say
+	// who lifts it and why. [ErrNotFound] if there is none.
 	ClearControl(ctx context.Context, control Control) error
 
 	// ListControls returns the controls in force, oldest first.
@@ -22,8 +22,25 @@ type Controls interface {
 
 	// Retry makes the released records that match the filter due at once, so
 	// far as their NotBefore allows, and returns how many. It takes up to 1,000
-	// a call; call it again until it returns zero.
-	Retry(ctx context.Context, filter Filter) (int, error)
+	// a call; call it again until it returns zero. Each call also counts up
+	// [Stats].Retries of the partitions that the filter names (by Partition,
+	// Route and Binding), which tells an owner whose destination is down to try
+	// it at once.
+	Retry(ctx context.Context, request RetryRequest) (int, error)
+
+	// ListAudit returns the newest entries, newest first, limit of them at most.
+	// There is one for every SetControl, ClearControl, Retry, Redrive and
+	// Discard that did not fail, written in its transaction; none for a dry run,
+	// nor for a Redrive or Discard that changed nothing. [AuditEntry.Continues]
+	// says which share an entry. The newest [AuditLimit] are kept.
+	ListAudit(ctx context.Context, limit int) ([]AuditEntry, error)
+}
+
+// RetryRequest asks to have records tried again, and says who asks and why.
+type RetryRequest struct {
+	Filter Filter
+	By     string
+	Reason string
 }
 
 // ControlKind is what a control does.

@@ -39,6 +39,8 @@ var (
 var (
 	// ErrDeadLettersFull: the bound on dead letters is reached.
 	ErrDeadLettersFull = errors.New("dead letters full")
+	// ErrLocked: somebody else's transaction keeps the store from writing.
+	ErrLocked = errors.New("store locked")
 	// ErrNotFound: there is no such thing.
 	ErrNotFound = errors.New("not found")
 	// ErrNotSent answers for a delivery that was not tried.

@@ -40,6 +40,27 @@ type Stats struct {
 	// LastSeq is the newest Seq, NewestStamp the newest CreatedAt.
 	LastSeq     int64
 	NewestStamp time.Time
+
+	// Condition is what an owner reported last, zero if none ever did. If its
+	// token is not the Fence, it is a former owner's.
+	Condition Condition
+	// Retries counts the calls of Retry that named the partition.
+	Retries int64
+}
+
+// Condition is what a partition's owner knows about the destination, and what
+// the store cannot see by itself.
+type Condition struct {
+	// Down says that the destination takes nothing; since when, and why.
+	Down  bool
+	Since time.Time
+	Error string
+	// NextProbe is when the owner tries again.
+	NextProbe time.Time
+
+	// Token is the owner's, At its clock. Report sets them.
+	Token Token
+	At    time.Time
 }
 
 // ExplainQuery says what to explain: a record (Partition, Binding and
@@ -91,4 +112,13 @@ type Explanation struct {
 	// ClaimableAt is when the record (or its head) can next be claimed as far as
 	// time alone decides; zero when it is now, or when time alone does not.
 	ClaimableAt time.Time
+}
+
+// Checker is a store that can tell whether it takes writes just now. Optional.
+type Checker interface {
+	// Check tries without changing anything, and answers within a second or so.
+	// Nil says that it does; [ErrOutboxFull] that new records are refused for
+	// want of space; [ErrLocked] that somebody else's transaction holds
+	// everything up. The [*Error] has a hint.
+	Check(ctx context.Context) error
 }

@@ -23,6 +23,9 @@ type Limits struct {
 	// MaxBindings bounds the records of one envelope in a call, which are
 	// stored all or none.
 	MaxBindings int
+	// MaxDead and MaxDeadBytes bound the dead letters of a partition.
+	MaxDead      int64
+	MaxDeadBytes int64
 	// MaxCallBytes bounds the envelopes of the records of one envelope together.
 	MaxCallBytes int64
 }

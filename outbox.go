@@ -27,7 +27,7 @@ type Outbox interface {
 	//
 	// It reads Partition, Binding, Envelope, ContentHash, CreatedAt and, for a
 	// record that goes straight to the dead letters, State ([StateDead]),
-	// Reason and Error. It allocates Seq, strictly increasing per partition
+	// Reason, Error and Redrives (for one that comes back from an export). It allocates Seq, strictly increasing per partition
 	// across processes and restarts, in the order of the slice.
 	//
 	// A zero CreatedAt is stamped, never before the newest stamp of the
@@ -112,6 +112,11 @@ type Outbox interface {
 	// ([ReasonAged]). Claim's rules on the token hold. A record that is claimed
 	// or redriven meanwhile is left alone.
 	Sweep(ctx context.Context, request SweepRequest) (SweepResult, error)
+
+	// Report keeps what the owner knows about the destination for
+	// [Stats].Condition, in place of what was reported before. Claim's rules on
+	// the token hold. Owners report changes only.
+	Report(ctx context.Context, partition Partition, token Token, condition Condition) error
 
 	// QueryPending returns up to limit pending records for people to look at,
 	// payloads included. Which ones and in what order is not specified.

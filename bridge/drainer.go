@@ -81,6 +81,8 @@ type drainer struct {
 	swept   chan sweep
 	settler *settler
 
+	reporter reporter
+
 	status drainerStatus
 }
 
@@ -106,6 +108,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 		results: make(chan result, d.binding.Concurrency),
 		jobs:    make(chan job), over: make(chan struct{}),
 		claimed: make(chan claim, 1), swept: make(chan sweep, 1),
+		reporter: reporter{done: make(chan report, 1)},
 	}
 	dr.queueing, dr.stopQueueing = context.WithCancel(sends)
 	defer dr.stopQueueing()
@@ -142,6 +145,7 @@ func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
 		d.startSends()
 		d.startClaim()
 		d.startSweep()
+		d.startReport()
 		d.settler.kick()
 		d.publishStatus()
 		if d.done() {
@@ -161,6 +165,8 @@ func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
 			}
 		case s := <-d.settler.settled:
 			d.settled(s)
+		case r := <-d.reporter.done:
+			d.reportDone(r)
 		case s := <-d.swept:
 			if err := d.sweepDone(s); err != nil {
 				return err
@@ -195,7 +201,7 @@ func (d *drainer) sentMore() {
 
 // done reports whether the drainer has nothing left to do and is to end.
 func (d *drainer) done() bool {
-	if d.claiming || d.sweeping || d.sending > 0 || d.unsettled > 0 || len(d.suspects) > 0 {
+	if d.claiming || d.sweeping || d.reporter.busy || d.sending > 0 || d.unsettled > 0 || len(d.suspects) > 0 {
 		return false
 	}
 	if d.stopping {
@@ -252,6 +258,7 @@ func (d *drainer) wait() time.Duration {
 		if !d.sweeping {
 			sooner(d.nextSweep)
 		}
+		sooner(d.reporter.when(d.circuit.condition()))
 	}
 	for i := range d.suspects {
 		sooner(d.suspects[i].at.Add(judgeAfter))

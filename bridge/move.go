@@ -75,7 +75,7 @@ type mover struct {
 func (m *mover) run(ctx context.Context, token gobridge.Token) error {
 	// What waits for its next attempt needs not wait for it here.
 	for {
-		n, err := m.store.Retry(ctx, gobridge.Filter{Partition: m.from})
+		n, err := m.store.Retry(ctx, gobridge.RetryRequest{Filter: gobridge.Filter{Partition: m.from}, Reason: "move to " + string(m.to)})
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,9 @@ type brokenStore struct {
 	setControl func(context.Context, gobridge.Control) error
 	clear      func(context.Context, gobridge.Control) error
 	list       func(context.Context) ([]gobridge.Control, error)
-	retry      func(context.Context, gobridge.Filter) (int, error)
+	retry      func(context.Context, gobridge.RetryRequest) (int, error)
+	listAudit  func(context.Context, int) ([]gobridge.AuditEntry, error)
+	report     func(context.Context, gobridge.Partition, gobridge.Token, gobridge.Condition) error
 }
 
 func newBrokenStore(store gobridge.Store, now func() time.Time, breakIt func(*brokenStore)) *brokenStore {
@@ -46,6 +48,7 @@ func newBrokenStore(store gobridge.Store, now func() time.Time, breakIt func(*br
 		deadLetter: store.DeadLetter, sweep: store.Sweep, queryPend: store.QueryPending, countPend: store.CountPending,
 		queryDead: store.QueryDead, redrive: store.Redrive, discard: store.Discard, stats: store.Stats, get: store.Get,
 		explain: store.Explain, setControl: store.SetControl, clear: store.ClearControl, list: store.ListControls, retry: store.Retry,
+		listAudit: store.ListAudit, report: store.Report,
 	}
 	if breakIt != nil {
 		breakIt(b)
@@ -104,8 +107,14 @@ func (b *brokenStore) ClearControl(ctx context.Context, c gobridge.Control) erro
 func (b *brokenStore) ListControls(ctx context.Context) ([]gobridge.Control, error) {
 	return b.list(ctx)
 }
-func (b *brokenStore) Retry(ctx context.Context, f gobridge.Filter) (int, error) {
-	return b.retry(ctx, f)
+func (b *brokenStore) Retry(ctx context.Context, r gobridge.RetryRequest) (int, error) {
+	return b.retry(ctx, r)
+}
+func (b *brokenStore) ListAudit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error) {
+	return b.listAudit(ctx, limit)
+}
+func (b *brokenStore) Report(ctx context.Context, p gobridge.Partition, t gobridge.Token, c gobridge.Condition) error {
+	return b.report(ctx, p, t, c)
 }
 
 // defect is a way in which a store breaks a rule.

@@ -290,7 +290,7 @@ func settlesWorkUnderPauseAndHalt(f *fixture) {
 
 func (f *fixture) retry(filter gobridge.Filter) int {
 	f.Helper()
-	n, err := f.store.Retry(f.Context(), filter)
+	n, err := f.store.Retry(f.Context(), gobridge.RetryRequest{Filter: filter, By: "test", Reason: "mended"})
 	if err != nil {
 		f.Fatalf("Retry of %+v: %v", filter, err)
 	}

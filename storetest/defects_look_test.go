@@ -8,7 +8,7 @@ import (
 )
 
 func lookDefects() []defect {
-	return slices.Concat(explainDefects(), controlDefects(), []defect{
+	return slices.Concat(explainDefects(), controlDefects(), auditDefects(), reportDefects(), []defect{
 		{name: "shows one record more than asked for", fails: []string{"QueryPendingShowsPendingRecords"},
 			breakIt: func(b *brokenStore) {
 				b.queryPend = func(ctx context.Context, p gobridge.Partition, limit int) ([]gobridge.Record, error) {
@@ -191,14 +191,14 @@ func controlDefects() []defect {
 			}},
 		{name: "does not make anything due", fails: []string{"RetryMakesReleasedRecordsDue"},
 			breakIt: func(b *brokenStore) {
-				b.retry = func(context.Context, gobridge.Filter) (int, error) { return 0, nil }
+				b.retry = func(context.Context, gobridge.RetryRequest) (int, error) { return 0, nil }
 			}},
 		{name: "makes everything due at once", fails: []string{"RetryTakesAThousandAtATime"},
 			breakIt: func(b *brokenStore) {
-				b.retry = func(ctx context.Context, filter gobridge.Filter) (int, error) {
+				b.retry = func(ctx context.Context, request gobridge.RetryRequest) (int, error) {
 					sum := 0
 					for {
-						n, err := b.Store.Retry(ctx, filter)
+						n, err := b.Store.Retry(ctx, request)
 						if n == 0 || err != nil {
 							return sum, err
 						}

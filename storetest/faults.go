@@ -169,6 +169,14 @@ func (f *faulty) ListControls(ctx context.Context) ([]gobridge.Control, error) {
 	return around(f, "ListControls", "", func() ([]gobridge.Control, error) { return f.store.ListControls(ctx) })
 }
 
-func (f *faulty) Retry(ctx context.Context, filter gobridge.Filter) (int, error) {
-	return around(f, "Retry", "", func() (int, error) { return f.store.Retry(ctx, filter) })
+func (f *faulty) Retry(ctx context.Context, request gobridge.RetryRequest) (int, error) {
+	return around(f, "Retry", "", func() (int, error) { return f.store.Retry(ctx, request) })
+}
+
+func (f *faulty) ListAudit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error) {
+	return around(f, "ListAudit", "", func() ([]gobridge.AuditEntry, error) { return f.store.ListAudit(ctx, limit) })
+}
+
+func (f *faulty) Report(ctx context.Context, p gobridge.Partition, token gobridge.Token, condition gobridge.Condition) error {
+	return aroundErr(f, "Report", func() error { return f.store.Report(ctx, p, token, condition) })
 }

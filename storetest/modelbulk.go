@@ -264,7 +264,7 @@ func (r *modelRun) retrySome(p *modelProcess) {
 	filter := r.randomFilter()
 	now := p.clock.Now()
 	r.attempt(fmt.Sprintf("Retry %+v", filter), p, func(ctx context.Context) error {
-		_, err := p.store.Retry(ctx, filter)
+		_, err := p.store.Retry(ctx, gobridge.RetryRequest{Filter: filter})
 		return err
 	}, func() error {
 		for _, m := range r.model.records {

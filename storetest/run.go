@@ -24,7 +24,7 @@ func cases() []testCase {
 		identityCases(), ageCases(), persistCases(), bytesCases(),
 		claimCases(), costCases(), holdCases(), orderCases(), headCases(), settleCases(),
 		deadCases(), redriveCases(), discardCases(), sweepCases(),
-		inspectCases(), explainCases(), controlCases(),
+		inspectCases(), explainCases(), controlCases(), auditCases(), reportCases(),
 		restoreCases(), cancelCases(), concurrencyCases(),
 	)
 }

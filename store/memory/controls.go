@@ -56,6 +56,7 @@ func (s *Store) SetControl(ctx context.Context, control gobridge.Control) error 
 	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
+	s.db.note(gobridge.AuditSet(&control, clean(s.now())))
 	if old, ok := s.db.controls[scopeOf(&control)]; ok {
 		control.Since, control.By = old.Since, old.By
 	}
@@ -76,6 +77,7 @@ func (s *Store) ClearControl(ctx context.Context, control gobridge.Control) erro
 		return fail(op, "", gobridge.ErrNotFound)
 	}
 	delete(s.db.controls, scopeOf(&control))
+	s.db.note(gobridge.AuditCleared(&control, clean(s.now())))
 	touched := s.db.controlChanged(&control)
 	s.db.mu.Unlock()
 	s.announce(touched)
@@ -142,20 +144,26 @@ func (p *partition) halt(r *record) *gobridge.Control {
 const retryLimit = 1000
 
 // Retry implements [gobridge.Controls].
-func (s *Store) Retry(ctx context.Context, filter gobridge.Filter) (int, error) {
+func (s *Store) Retry(ctx context.Context, request gobridge.RetryRequest) (int, error) {
+	filter := &request.Filter
 	if err := begin(ctx, "retry", filter.Partition); err != nil {
 		return 0, err
 	}
 	var touched []gobridge.Partition
 	total := 0
 	s.db.mu.Lock()
-	for _, p := range s.db.inOrder(&filter, "") {
-		n := p.retry(&filter, s.now(), retryLimit-total)
-		if n > 0 {
-			touched = append(touched, p.name)
+	for _, p := range s.db.inOrder(filter, "") {
+		if filter.Binding != "" && filter.Binding != p.binding {
+			continue
 		}
-		total += n
+		p.retries++
+		touched = append(touched, p.name)
+		total += p.retry(filter, s.now(), retryLimit-total)
 	}
+	s.db.note(gobridge.AuditEntry{
+		At: clean(s.now()), Action: gobridge.AuditRetry, Scope: filter.Scope(), Count: int64(total),
+		By: request.By, Reason: request.Reason,
+	})
 	s.db.mu.Unlock()
 	s.announce(touched)
 	return total, nil

@@ -89,6 +89,12 @@ func (s *Store) bulk(ctx context.Context, op string, request *gobridge.BulkReque
 			do(s.db.partitions[r.Partition], r)
 			touched = append(touched, r.Partition)
 		}
+		if len(found) > 0 {
+			s.db.note(gobridge.AuditEntry{
+				At: clean(s.now()), Action: gobridge.AuditAction(op), Scope: request.Filter.Scope(),
+				Count: int64(len(found)), By: request.By, Reason: request.Reason,
+			})
+		}
 	}
 	s.db.mu.Unlock()
 	if err != nil {

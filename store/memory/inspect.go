@@ -89,6 +89,8 @@ func (db *database) stats(name gobridge.Partition) gobridge.Stats {
 		Fence:       p.fence,
 		LastSeq:     p.seq,
 		NewestStamp: p.newest,
+		Condition:   p.condition,
+		Retries:     p.retries,
 	}
 	if r := p.oldestPending(birth); r != nil {
 		out.OldestPending = r.StoredAt

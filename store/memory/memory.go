@@ -8,6 +8,7 @@ package memory
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,7 +122,11 @@ func (s *Store) Snapshot() *Store {
 func (s *Store) Leases() gobridge.LeaseStore { return s.leases }
 
 // Limits returns what the store can hold.
-func (s *Store) Limits() gobridge.Limits { return limits }
+func (s *Store) Limits() gobridge.Limits {
+	out := limits
+	out.MaxDead, out.MaxDeadBytes = s.db.options.MaxDead, s.db.options.MaxDeadBytes
+	return out
+}
 
 // database is what the handles share.
 type database struct {
@@ -129,6 +134,7 @@ type database struct {
 	options    Options
 	partitions map[gobridge.Partition]*partition
 	controls   map[scope]gobridge.Control
+	audit      []gobridge.AuditEntry // oldest first
 
 	// watchers are the functions of Notify, with the handle that each is for.
 	watchers map[*watcher]struct{}
@@ -153,9 +159,10 @@ func (db *database) clone() *database {
 	for k, c := range db.controls {
 		out.controls[k] = c
 	}
+	out.audit = slices.Clone(db.audit)
 	for name, p := range db.partitions {
 		q := newPartition(out, name)
-		q.fence, q.seq, q.newest = p.fence, p.seq, p.newest
+		q.fence, q.seq, q.newest, q.condition, q.retries = p.fence, p.seq, p.newest, p.condition, p.retries
 		out.partitions[name] = q
 		for r := p.index.first(); r != nil; r = p.index.after(r) {
 			q.add(&record{Record: r.Record, settled: r.settled})

@@ -18,6 +18,9 @@ type partition struct {
 	seq    int64
 	newest time.Time // the newest stamp
 
+	condition gobridge.Condition
+	retries   int64
+
 	records map[identity]*record
 	keys    map[string]*keyed
 	index   index

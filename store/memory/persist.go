@@ -88,7 +88,7 @@ func newRecord(r *gobridge.Record, now time.Time) *record {
 		State:       r.State,
 	}}
 	if r.State == gobridge.StateDead {
-		out.EndedAt, out.Reason, out.Error = now, r.Reason, r.Error
+		out.EndedAt, out.Reason, out.Error, out.Redrives = now, r.Reason, r.Error, r.Redrives
 	}
 	out.Record = own(out.Record)
 	e := &out.Envelope

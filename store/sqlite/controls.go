@@ -64,7 +64,10 @@ func (s *Store) SetControl(ctx context.Context, control gobridge.Control) error 
 	}
 	err := s.write(ctx, urgent, func(t *txn) error {
 		args := append(scopeArgs(&control), since, blob(control.By), blob(control.Reason))
-		if _, err := t.ExecContext(t.ctx, insertControl, args...); err != nil || control.Kind == gobridge.Pause {
+		if _, err := t.ExecContext(t.ctx, insertControl, args...); err != nil {
+			return err
+		}
+		if err := note(t, gobridge.AuditSet(&control, s.options.Now())); err != nil || control.Kind == gobridge.Pause {
 			return err
 		}
 		parts, err := inScope(t, &control)
@@ -95,6 +98,9 @@ func (s *Store) ClearControl(ctx context.Context, control gobridge.Control) erro
 	err := s.write(ctx, urgent, func(t *txn) error {
 		n, err := changed(t.ctx, t, deleteControl, scopeArgs(&control)...)
 		if found = n > 0; err != nil || !found {
+			return err
+		}
+		if err := note(t, gobridge.AuditCleared(&control, s.options.Now())); err != nil {
 			return err
 		}
 		parts, err := inScope(t, &control)

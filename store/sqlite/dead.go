@@ -107,7 +107,10 @@ func (s *Store) bulk(ctx context.Context, op string, request *gobridge.BulkReque
 		return gobridge.BulkResult{}, fail(op, request.Filter.Partition, err)
 	}
 	if !request.DryRun {
-		if hits, err = s.change(ctx, hits, do); err != nil {
+		entry := gobridge.AuditEntry{
+			Action: gobridge.AuditAction(op), Scope: request.Filter.Scope(), By: request.By, Reason: request.Reason,
+		}
+		if hits, err = s.change(ctx, hits, s.noting(entry, do)); err != nil {
 			return gobridge.BulkResult{}, fail(op, request.Filter.Partition, err)
 		}
 	}

@@ -54,9 +54,9 @@ func (d *disk) check(ctx context.Context) error {
 	return d.refusal
 }
 
-// fullError is what Persist returns when check has refused.
-func fullError(p gobridge.Partition, err error) error {
-	out := &gobridge.Error{Op: "persist", Partition: p, Err: err}
+// fullError is what an operation returns when check has refused.
+func fullError(op string, p gobridge.Partition, err error) error {
+	out := &gobridge.Error{Op: op, Partition: p, Err: err}
 	if errors.Is(err, gobridge.ErrOutboxFull) {
 		out.Hint = "let the destinations drain, discard what is not wanted, make room on the disk, or raise MaxDiskShare"
 	}

@@ -11,6 +11,8 @@ import (
 
 const (
 	selectStats = `SELECT p.name, p.pending, p.claimed, p.dead, p.dead_bytes, p.fence_owner, p.fence_version, p.seq, p.stamp,
+			p.retries, coalesce(c.down, 0), coalesce(c.since, 0), coalesce(c.error, x''), coalesce(c.next_probe, 0),
+			coalesce(c.owner, x''), coalesce(c.version, 0), coalesce(c.reported_at, 0),
 			CASE WHEN p.pending > 0 THEN coalesce((SELECT o.stored_at FROM (
 				SELECT * FROM (SELECT created_at, seq, stored_at FROM gobridge_record
 					WHERE partition = p.id AND ready = 0 AND status = 0 ORDER BY created_at, seq LIMIT 1)
@@ -18,7 +20,7 @@ const (
 				SELECT * FROM (SELECT created_at, seq, stored_at FROM gobridge_record
 					WHERE partition = p.id AND ready = 1 AND status = 0 ORDER BY created_at, seq LIMIT 1)
 			) AS o ORDER BY o.created_at, o.seq LIMIT 1), 0) ELSE 0 END
-		FROM gobridge_partition AS p `
+		FROM gobridge_partition AS p LEFT JOIN gobridge_condition AS c ON c.partition = p.id `
 	selectAllStats = selectStats + `ORDER BY p.name`
 	selectOneStats = selectStats + `WHERE p.name = ?1`
 
@@ -42,10 +44,13 @@ func (s *Store) Stats(ctx context.Context, partitions ...gobridge.Partition) ([]
 	var out []gobridge.Stats
 	scan := func(rows *sql.Rows) error {
 		var one gobridge.Stats
-		var stamp, oldest int64
+		var stamp, oldest, since, probe, reported int64
+		c := &one.Condition
 		err := rows.Scan(&one.Partition, &one.Pending, &one.Claimed, &one.Dead, &one.DeadBytes,
-			&one.Fence.Owner, &one.Fence.Version, &one.LastSeq, &stamp, &oldest)
+			&one.Fence.Owner, &one.Fence.Version, &one.LastSeq, &stamp,
+			&one.Retries, &c.Down, &since, &c.Error, &probe, &c.Token.Owner, &c.Token.Version, &reported, &oldest)
 		one.NewestStamp, one.OldestPending = moment(stamp), moment(oldest)
+		c.Since, c.NextProbe, c.At = moment(since), moment(probe), moment(reported)
 		out = append(out, one)
 		return err
 	}

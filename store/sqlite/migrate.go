@@ -27,8 +27,9 @@ const (
 	createSchemaTable = `CREATE TABLE IF NOT EXISTS gobridge_schema (
 		name TEXT NOT NULL, major INTEGER NOT NULL, minor INTEGER NOT NULL,
 		PRIMARY KEY (name, major, minor)) WITHOUT ROWID`
-	selectSchema = `SELECT major, minor FROM gobridge_schema WHERE name = ?1 ORDER BY major DESC, minor DESC LIMIT 1`
-	insertSchema = `INSERT INTO gobridge_schema (name, major, minor) VALUES (?1, ?2, ?3)`
+	selectSchemaTable = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'gobridge_schema'`
+	selectSchema      = `SELECT major, minor FROM gobridge_schema WHERE name = ?1 ORDER BY major DESC, minor DESC LIMIT 1`
+	insertSchema      = `INSERT INTO gobridge_schema (name, major, minor) VALUES (?1, ?2, ?3)`
 )
 
 // version is a version of a schema.
@@ -51,13 +52,9 @@ func migrate(ctx context.Context, q Execer, files fs.FS, schema string) error {
 	if _, err := q.ExecContext(ctx, createSchemaTable); err != nil {
 		return fmt.Errorf("create the table of schema versions: %w", err)
 	}
-	var have version
-	if _, err := queryOne(ctx, q, selectSchema, []any{schema}, &have.major, &have.minor); err != nil {
-		return fmt.Errorf("read the version of the %s schema: %w", schema, err)
-	}
-	if newest := steps[len(steps)-1].version; have.major > newest.major {
-		return fmt.Errorf("the database has version %s of the %s schema, this program knows up to %s: "+
-			"use the program that wrote it, or a newer one", have, schema, newest)
+	have, err := readVersion(ctx, q, steps, schema)
+	if err != nil {
+		return err
 	}
 	for _, step := range steps {
 		if step.compare(have) <= 0 {
@@ -75,6 +72,34 @@ func migrate(ctx context.Context, q Execer, files fs.FS, schema string) error {
 		}
 	}
 	return nil
+}
+
+// readVersion returns the version of a schema, zero for none. One of a newer
+// major version is an error.
+func readVersion(ctx context.Context, q Execer, steps []step, schema string) (have version, err error) {
+	if _, err := queryOne(ctx, q, selectSchema, []any{schema}, &have.major, &have.minor); err != nil {
+		return have, fmt.Errorf("read the version of the %s schema: %w", schema, err)
+	}
+	if newest := steps[len(steps)-1].version; have.major > newest.major {
+		return have, fmt.Errorf("the database has version %s of the %s schema, this program knows up to %s: "+
+			"use the program that wrote it, or a newer one", have, schema, newest)
+	}
+	return have, nil
+}
+
+// upToDate reports whether migrate would do nothing. It only reads.
+func upToDate(ctx context.Context, q Execer, files fs.FS, schema string) (bool, error) {
+	steps, err := readSteps(files, schema)
+	if err != nil {
+		return false, err
+	}
+	var one int
+	found, err := queryOne(ctx, q, selectSchemaTable, nil, &one)
+	if err != nil || !found {
+		return false, err
+	}
+	have, err := readVersion(ctx, q, steps, schema)
+	return err == nil && have.compare(steps[len(steps)-1].version) >= 0, err
 }
 
 // step is one migration.

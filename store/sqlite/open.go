@@ -20,7 +20,8 @@ import (
 type Store struct {
 	options Options
 	db      *sql.DB
-	owned   bool // db is closed with the store
+	owned   bool   // db is closed with the store
+	file    string // empty for a database in memory
 	read    *prepared
 	writer  *writer
 	notify  *notifier
@@ -32,6 +33,7 @@ var (
 	_ gobridge.Store    = (*Store)(nil)
 	_ gobridge.Notifier = (*Store)(nil)
 	_ gobridge.Leaser   = (*Store)(nil)
+	_ gobridge.Checker  = (*Store)(nil)
 )
 
 // settings are the pragmas of every connection to a file of our own. A locked
@@ -109,6 +111,7 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 	if err != nil {
 		return nil, err
 	}
+	s.file = file
 	if err := s.migrate(ctx, outboxSchema); err != nil {
 		s.writer.drop()
 		return nil, err
@@ -122,8 +125,13 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 	return s, nil
 }
 
-// migrate brings a schema up to date on the writer's connection.
+// migrate brings a schema up to date on the writer's connection. One that is up
+// to date needs no lock, so that a store can be looked at while somebody else's
+// transaction holds it.
 func (s *Store) migrate(ctx context.Context, schema string) error {
+	if done, err := upToDate(ctx, s.db, migrations, schema); err != nil || done {
+		return err
+	}
 	w := s.writer
 	err := w.beginWhile(ctx, func() bool { return ctx.Err() == nil })
 	if errors.Is(err, errNobody) {
@@ -167,7 +175,11 @@ func (s *Store) Close() error {
 }
 
 // Limits implements [gobridge.Outbox].
-func (s *Store) Limits() gobridge.Limits { return limits }
+func (s *Store) Limits() gobridge.Limits {
+	out := limits
+	out.MaxDead, out.MaxDeadBytes = s.options.MaxDead, s.options.MaxDeadBytes
+	return out
+}
 
 // WriterStats returns the writer's counters.
 func (s *Store) WriterStats() WriterStats { return s.writer.stats() }

@@ -52,10 +52,10 @@ const (
 
 	insertRecord = `INSERT INTO gobridge_record (partition, envelope_id, binding, ordering_key, status, ready, due_at,
 			created_at, seq, size, not_before, expires_at, stored_at, ended_at, reason, error, content_hash,
-			sent_at, subject, content_type, headers, payload)
+			sent_at, subject, content_type, headers, payload, redrives)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6 AND (?4 = x'' OR NOT EXISTS (SELECT 1 FROM gobridge_record
 				WHERE partition = ?1 AND ordering_key = ?4 AND ordering_key <> x'' AND status IN (0, 1))), ?7,
-			?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
+			?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23
 		WHERE NOT EXISTS (SELECT 1 FROM gobridge_ended WHERE partition = ?1 AND envelope_id = ?2 AND binding = ?3)
 		ON CONFLICT DO NOTHING`
 	insertPayload = `INSERT INTO gobridge_payload (id, payload) VALUES (?1, ?2)`
@@ -87,6 +87,7 @@ type persistRow struct {
 	size                 int64
 	status               int64
 	reason, error        string
+	redrives             int
 	held                 bool // found to be stored already
 }
 
@@ -101,7 +102,7 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 		return err
 	}
 	if err := s.disk.check(ctx); err != nil {
-		return fullError(records[0].Partition, err)
+		return fullError(op, records[0].Partition, err)
 	}
 	if err := s.writer.do(ctx, &request{class: persisting, persist: call}); err != nil {
 		return fail(op, records[0].Partition, err)
@@ -174,7 +175,7 @@ func newPersistRow(r *gobridge.Record, now int64) persistRow {
 		row.hash = messaging.ContentHash(&r.Envelope)
 	}
 	if r.State == gobridge.StateDead {
-		row.status, row.reason, row.error = dead, r.Reason, r.Error
+		row.status, row.reason, row.error, row.redrives = dead, r.Reason, r.Error, r.Redrives
 	} else if row.notBefore > now {
 		row.dueAt = row.notBefore
 	}

@@ -59,7 +59,7 @@ func (p *openPart) insert(t *txn, row *persistRow, now int64) (bool, error) {
 	result, err := t.ExecContext(t.ctx, insertRecord, p.id, blob(e.ID), blob(row.ref.Binding), blob(e.OrderingKey),
 		row.status, ready, row.dueAt, createdAt, p.seq+1, row.size, row.notBefore, row.expiresAt, now, endedAt,
 		blob(row.reason), blob(row.error), row.hash[:], nanos(e.CreatedAt), blob(e.Subject), blob(e.ContentType),
-		row.headers, payload)
+		row.headers, payload, row.redrives)
 	if err != nil {
 		return false, err
 	}

@@ -18,16 +18,39 @@ const (
 )
 
 // Retry implements [gobridge.Controls].
-func (s *Store) Retry(ctx context.Context, filter gobridge.Filter) (int, error) {
+func (s *Store) Retry(ctx context.Context, request gobridge.RetryRequest) (int, error) {
+	const op = "retry"
+	filter := &request.Filter
+	entry := gobridge.AuditEntry{Action: gobridge.AuditRetry, Scope: filter.Scope(), By: request.By, Reason: request.Reason}
 	now := nanos(s.options.Now())
-	hits, err := s.findRetrying(ctx, &filter, now)
+	hits, err := s.findRetrying(ctx, filter, now)
 	if err == nil {
-		hits, err = s.change(ctx, hits, func(t *txn, hits []hit) ([]hit, error) { return retryNow(t, hits, now) })
+		err = s.write(ctx, urgent, func(t *txn) error { return s.tellRetry(t, filter, entry) })
+	}
+	if err == nil {
+		hits, err = s.change(ctx, hits, s.noting(entry, func(t *txn, hits []hit) ([]hit, error) { return retryNow(t, hits, now) }))
 	}
 	if err != nil {
-		return 0, fail("retry", filter.Partition, err)
+		return 0, fail(op, filter.Partition, err)
 	}
 	return len(hits), nil
+}
+
+// tellRetry counts a retry in the partitions that the filter names, and wakes
+// their owners.
+func (s *Store) tellRetry(t *txn, filter *gobridge.Filter, entry gobridge.AuditEntry) error {
+	args := []any{blob(filter.Partition), blob(filter.Route), blob(filter.Binding)}
+	err := queryAll(t.ctx, t, countRetry, args, func(rows *sql.Rows) error {
+		var name gobridge.Partition
+		err := rows.Scan(&name)
+		t.touch(name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	entry.At = s.options.Now()
+	return note(t, entry)
 }
 
 // findRetrying returns released records that match the filter and are not due yet.
