@@ -125,11 +125,12 @@ func TestLargeRecordsOfASlowKeyLeaveRoomForOthers(t *testing.T) {
 		return nil
 	})
 	inWorld(t, one(bridge.Binding{Sender: dest, Concurrency: 4, BatchBytes: 1 << 20}), func(w *world) {
+		w.stop()
 		for i := range 50 {
 			w.put(messaging.Envelope{ID: fmt.Sprint(i), OrderingKey: "slow", Payload: make([]byte, 128<<10)})
 		}
-		w.after(time.Second)
 		w.publish("fast", 20)
+		defer w.run(w.bridge)()
 		w.after(time.Second)
 		w.wantOrder(dest, "fast", 20)
 		if s := w.stats(partition); s.Claimed > 8 {

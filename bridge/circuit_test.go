@@ -1,0 +1,134 @@
+package bridge
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func key(name string) keyID { return keyID{true, name} }
+
+func testCircuit(t *testing.T, f func(t *testing.T, c *circuit)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t, newCircuit(Retry{MinBackoff: time.Second, MaxBackoff: 5 * time.Minute}))
+	})
+}
+
+func wantVerdict(t *testing.T, c *circuit, k string, tick uint64, last bool, want verdict) {
+	t.Helper()
+	if got := c.judge(key(k), k, tick, last); got != want {
+		t.Errorf("verdict on %s is %d, want %d", k, got, want)
+	}
+}
+
+func TestFailuresOfSeveralKeysOpenTheCircuit(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		c.fail(key("a"), "a", "boom")
+		c.fail(key("a"), "a", "boom")
+		if c.down(true) {
+			t.Error("down with one key failing")
+		}
+		c.fail(key("b"), "b", "boom")
+		if c.down(false) || !c.down(true) {
+			t.Error("two keys are enough only when nothing else is under way")
+		}
+		c.fail(key("c"), "c", "boom")
+		if !c.down(false) {
+			t.Error("not down with three keys failing")
+		}
+	})
+}
+
+func TestASuccessThatBeganBeforeAFailureProvesNothing(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		before := c.start()
+		c.fail(key("a"), "a", "boom")
+		c.pass(key("g"), "g", before)
+		c.fail(key("b"), "b", "boom")
+		c.fail(key("c"), "c", "boom")
+		if !c.down(false) {
+			t.Error("not down: a send that began while all was well counted as a success after the failure")
+		}
+		c.pass(key("g"), "g", c.start())
+		if c.down(true) {
+			t.Error("down after a success")
+		}
+	})
+}
+
+func TestARecordThatFailsBetweenSuccessesIsAtFault(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), true, unclear)
+		wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), true, unclear)
+		c.pass(key("g"), "g", c.start())
+		time.Sleep(time.Hour)
+		wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), false, own)
+		if c.down(true) {
+			t.Error("a record known to fail by itself says nothing of the destination")
+		}
+	})
+}
+
+func TestAKeysOwnSuccessesProveNothingAgainstIt(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		for range 5 {
+			c.pass(key("a"), "earlier", c.start())
+			wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), true, unclear)
+		}
+	})
+}
+
+func TestALoneRecordIsAtFaultIfAnotherGotThroughJustBefore(t *testing.T) {
+	for _, tc := range []struct {
+		before time.Duration
+		want   verdict
+	}{{59 * time.Second, own}, {61 * time.Second, unclear}} {
+		testCircuit(t, func(t *testing.T, c *circuit) {
+			c.pass(key("g"), "g", c.start())
+			time.Sleep(tc.before)
+			tick := c.fail(key("a"), "a", "boom")
+			wantVerdict(t, c, "a", tick, false, unclear) // there may be signs to come
+			wantVerdict(t, c, "a", tick, true, tc.want)
+			time.Sleep(time.Hour)
+			wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), true, tc.want)
+			c.fail(key("b"), "b", "boom")
+			wantVerdict(t, c, "a", c.fail(key("a"), "a", "boom"), true, unclear)
+		})
+	}
+}
+
+func TestProbesSlowDownAndStayBounded(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		if !c.trip("boom", 0) || c.trip("boom", 0) {
+			t.Error("opens once")
+		}
+		for i := range 40 {
+			_, at := c.state()
+			pause := time.Until(at)
+			most := min(maxProbe, time.Second<<min(i, 20))
+			if pause > most || pause < most/2 {
+				t.Errorf("pause %d is %s, want %s to %s", i, pause, most/2, most)
+			}
+			time.Sleep(pause)
+			c.probeFailed()
+		}
+		c.trip("slow down", 100*time.Hour)
+		if _, at := c.state(); time.Until(at) != maxRetryAfter {
+			t.Errorf("left alone for %s, want the cap", time.Until(at))
+		}
+		if closed, openFor := c.pass(key("a"), "a", c.start()); !closed || openFor < time.Minute {
+			t.Errorf("closed %v after %s", closed, openFor)
+		}
+	})
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	for n := range 200 {
+		for _, least := range []time.Duration{1, time.Second, 1 << 61} {
+			if p := backoff(least, time.Hour, n); p < 0 || p > time.Hour {
+				t.Errorf("backoff(%s, 1h, %d) = %s", least, n, p)
+			}
+		}
+	}
+}
