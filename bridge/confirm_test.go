@@ -108,7 +108,7 @@ func TestAStaleAnswerStopsTheKey(t *testing.T) {
 		w.publish("a", 3)
 		w.after(10 * time.Second)
 		w.wantOrder(dest, "a", 3)
-		for _, d := range dest.got {
+		for _, d := range dest.taken() {
 			if d.Token.Version <= 50 {
 				t.Errorf("%s arrived under %s", d.Envelope.ID, d.Token)
 			}

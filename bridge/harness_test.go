@@ -73,6 +73,20 @@ func (s *target) ids(key string) []string {
 	return out
 }
 
+// taken returns what was taken.
+func (s *target) taken() []gobridge.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}
+
+// sends counts how often anything was tried.
+func (s *target) sends() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.tried)
+}
+
 // tries counts how often an envelope was tried.
 func (s *target) tries(id string) int {
 	s.mu.Lock()

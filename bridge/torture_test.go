@@ -182,12 +182,12 @@ func (x *torture) run() {
 		}
 	}
 	tokens := map[gobridge.Token]int{}
-	for _, d := range x.dest.got {
+	for _, d := range x.dest.taken() {
 		tokens[d.Token]++
 	}
-	x.Logf("%d tries, %d arrivals of %d messages, under %d tokens", len(x.dest.tried), len(x.dest.got), tortureKeys*tortureMessages, len(tokens))
+	x.Logf("%d tries, %d arrivals of %d messages, under %d tokens", x.dest.sends(), len(x.dest.taken()), tortureKeys*tortureMessages, len(tokens))
 	seen := map[string]bool{}
-	for _, d := range x.dest.got {
+	for _, d := range x.dest.taken() {
 		if seen[d.Envelope.ID] && d.Attempt < 2 {
 			x.Errorf("%s arrived again as attempt %d", d.Envelope.ID, d.Attempt)
 		}
