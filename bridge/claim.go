@@ -34,7 +34,10 @@ func (d *drainer) startClaim() {
 		return
 	}
 	open, probe := d.circuit.state()
-	limit := min(d.claims, d.window-len(d.items))
+	if d.limit > d.claims && now.Sub(d.polled) > time.Second {
+		d.limit = max(d.limit/2, d.claims) // the last one lasted long enough
+	}
+	limit := min(d.limit, d.window-len(d.items))
 	switch {
 	case limit <= 0 || d.bytes >= d.binding.BatchBytes:
 		return
@@ -43,7 +46,7 @@ func (d *drainer) startClaim() {
 	case open:
 		d.probing = true
 		limit = 1
-	case d.ready.len() >= max(d.binding.Concurrency, d.batch.MaxRecords):
+	case d.ready.len() >= max(d.binding.Concurrency, d.batch.MaxRecords, d.limit/2):
 		return
 	}
 	d.more, d.claiming = false, true
@@ -91,6 +94,9 @@ func (d *drainer) took(c claim) error {
 	}
 	if len(c.records) == c.limit {
 		d.more = true
+		if !c.probe && d.ready.len() == 0 { // sends have waited for it
+			d.limit = min(2*d.limit, maxClaimLimit)
+		}
 	}
 	taken := d.admitAll(c)
 	open, _ := d.circuit.state()

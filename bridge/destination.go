@@ -11,9 +11,10 @@ import (
 	"gobridge"
 )
 
-// How much a drainer takes at a time. A key can fill no more than one claim,
-// for its held records keep the rest of it in the store; so as many claims as
-// there may be sends at once leave every key its chance.
+// How much a drainer takes at a time: more when the destination is faster than
+// the claims. A key can fill no more than one claim, for its held records keep
+// the rest of it in the store; so room for as many claims as there may be sends
+// at once leaves every key its chance.
 const (
 	claimLimit    = 64
 	maxClaimLimit = 512
@@ -28,7 +29,7 @@ type destination struct {
 	partition gobridge.Partition
 
 	batch   gobridge.BatchLimits // MaxRecords is one unless the sender takes batches
-	claims  int                  // records in a claim at most
+	claims  int                  // records in a claim, to begin with
 	window  int                  // records held at most
 	depth   *depth               // nil without a bound
 	limiter *rate.Limiter        // nil without a rate
@@ -63,7 +64,7 @@ func newDestination(b *Bridge, r *Route, binding *Binding) *destination {
 		}
 		d.claims = min(max(claimLimit, d.batch.MaxRecords), maxClaimLimit)
 	}
-	d.window = d.claims * binding.Concurrency
+	d.window = maxClaimLimit * binding.Concurrency
 	if binding.MaxOutboxDepth > 0 {
 		d.depth = &depth{limit: int64(binding.MaxOutboxDepth)}
 	}

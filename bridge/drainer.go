@@ -61,6 +61,7 @@ type drainer struct {
 	stopping  bool
 	suspects  []suspect
 
+	limit    int  // records in a claim at most
 	more     bool // a claim may find something
 	claiming bool
 	empty    bool // the last claim found nothing
@@ -103,7 +104,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 		destination: d, token: token, once: once,
 		work: work, sends: sends, intake: intake,
 		items: map[string]*item{}, keys: map[string]int{}, groups: map[string]*group{},
-		more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
+		limit: d.claims, more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
 		// Never blocks a sender, so that none outlives its send.
 		results: make(chan result, d.binding.Concurrency),
 		jobs:    make(chan job), over: make(chan struct{}),

@@ -21,16 +21,20 @@ func both(b, other gobridge.Sender) bridge.Options {
 const downKeys = 6
 
 func TestADestinationThatIsDownForADay(t *testing.T) {
-	for name, down := range map[string]error{
-		"unavailable":   gobridge.Unavailable(errBoom),
-		"network error": errBoom,
+	for _, tc := range []struct {
+		name  string
+		down  error
+		hours int
+	}{
+		{"401 for an hour or two", gobridge.Unavailable(errBoom), 2},
+		{"network error for a day", errBoom, 24},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			dest, other := &target{}, &target{}
 			inWorld(t, both(dest, other), func(w *world) {
 				for i := 1; i <= 20; i++ { // it goes down under load
 					if i == 10 {
-						dest.answers(func(context.Context, gobridge.Delivery) error { return down })
+						dest.answers(func(context.Context, gobridge.Delivery) error { return tc.down })
 					}
 					for k := range downKeys {
 						w.publishFrom(fmt.Sprintf("k%d", k), i, i)
@@ -38,7 +42,7 @@ func TestADestinationThatIsDownForADay(t *testing.T) {
 					w.after(time.Millisecond)
 				}
 				tried := dest.sends()
-				for i := 21; i <= 44; i++ {
+				for i := 21; i <= 20+tc.hours; i++ {
 					w.after(time.Hour)
 					for k := range downKeys {
 						w.publishFrom(fmt.Sprintf("k%d", k), i, i)
@@ -57,21 +61,21 @@ func TestADestinationThatIsDownForADay(t *testing.T) {
 						t.Errorf("%s has %d attempts", r.Envelope.ID, r.Attempts)
 					}
 				}
-				if probes := dest.sends() - tried; probes > 24*60*4+100 {
-					t.Errorf("%d probes in a day", probes)
+				if probes := dest.sends() - tried; probes > tc.hours*60*4+100 {
+					t.Errorf("%d probes in %d hours", probes, tc.hours)
 				}
 				status := w.bridge.Status().Bindings[0]
 				if !status.Down || status.LastError != "boom" {
 					t.Errorf("status: %+v", status)
 				}
 				for k := range downKeys {
-					w.wantOrder(other, fmt.Sprintf("k%d", k), 44)
+					w.wantOrder(other, fmt.Sprintf("k%d", k), 20+tc.hours)
 				}
 
 				dest.answers(nil)
 				w.after(31 * time.Second) // the longest pause between two probes
 				for k := range downKeys {
-					w.wantOrder(dest, fmt.Sprintf("k%d", k), 44)
+					w.wantOrder(dest, fmt.Sprintf("k%d", k), 20+tc.hours)
 				}
 				if w.bridge.Status().Bindings[0].Down {
 					t.Error("still down after it is back")
