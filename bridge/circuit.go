@@ -55,6 +55,7 @@ type circuit struct {
 	nextProbe time.Time
 	probes    int            // failures in a row while open
 	probed    map[keyID]bool // keys tried while open
+	asked     uint64         // when the destination last asked to be left alone
 	lastErr   string
 	lastErrAt time.Time
 
@@ -114,20 +115,22 @@ func (c *circuit) pass(key keyID, id string, tick uint64) (closed bool, openFor 
 			delete(c.failing, k)
 		}
 	}
-	return c.close(now)
+	return c.close(now, tick)
 }
 
-// answered notes that the destination judged a record and refused it: it is
-// there.
-func (c *circuit) answered(id string) (closed bool, openFor time.Duration) {
+// answered notes that the destination judged a record, in a send that began at
+// tick, and refused it: it is there.
+func (c *circuit) answered(id string, tick uint64) (closed bool, openFor time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.memory, id)
-	return c.close(time.Now())
+	return c.close(time.Now(), tick)
 }
 
-func (c *circuit) close(now time.Time) (bool, time.Duration) {
-	if !c.open {
+// close closes the circuit after an answer to a send that began at tick. What
+// was under way when the destination asked to be left alone doesn't count.
+func (c *circuit) close(now time.Time, tick uint64) (bool, time.Duration) {
+	if !c.open || tick <= c.asked {
 		return false, 0
 	}
 	openFor := now.Sub(c.since)
@@ -215,6 +218,7 @@ func (c *circuit) trip(err string, after time.Duration) bool {
 	pause := backoff(c.retry.MinBackoff, min(c.retry.MaxBackoff, maxProbe), c.probes)
 	if after > 0 {
 		pause = min(after, maxRetryAfter)
+		c.asked = c.tick
 	}
 	// Sends that were under way when the circuit opened must not push the probe
 	// further away, unless one was asked to wait longer.

@@ -132,3 +132,19 @@ func TestBackoffIsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatWasUnderWayDoesNotEndAWaitThatWasAskedFor(t *testing.T) {
+	testCircuit(t, func(t *testing.T, c *circuit) {
+		before := c.start()
+		c.trip("slow down", time.Hour)
+		if closed, _ := c.pass(key("a"), "a", before); closed {
+			t.Error("closed by a send that began before the destination asked for time")
+		}
+		if closed, _ := c.answered("b", before); closed {
+			t.Error("closed by an answer to a send that began before")
+		}
+		if closed, _ := c.pass(key("a"), "a", c.start()); !closed {
+			t.Error("not closed by a probe")
+		}
+	})
+}

@@ -50,14 +50,12 @@ func (d *drainer) startClaim() {
 		return
 	}
 	d.more, d.claiming = false, true
+	// As many claims as there are sends fit, so that none needs what another has.
+	share := max(1, d.batch.MaxBytes, d.binding.BatchBytes/int64(d.binding.Concurrency))
 	request := gobridge.ClaimRequest{
 		Partition: d.partition, Token: d.token, Limit: limit,
-		// As many claims as there are sends fit, so that none needs what another has.
-		MaxBytes:  max(1, min(d.binding.BatchBytes/int64(d.binding.Concurrency), d.binding.BatchBytes-d.bytes)),
+		MaxBytes:  min(share, d.binding.BatchBytes-d.bytes),
 		HeldKnown: true, Held: d.held(),
-	}
-	if d.batch.MaxRecords > 1 {
-		request.MaxBytes = max(1, d.binding.BatchBytes-d.bytes)
 	}
 	d.tasks.Go(func() {
 		began := time.Now()
@@ -108,7 +106,10 @@ func (d *drainer) took(c claim) error {
 		d.tookProbe(taken)
 	default:
 		d.probing = d.probing && !c.probe
-		for _, it := range d.waiting() {
+		if c.probe { // the destination came back while it was claimed
+			taken = d.waiting()
+		}
+		for _, it := range taken {
 			d.proceed(it.group)
 		}
 	}

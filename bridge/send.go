@@ -251,7 +251,7 @@ func (d *drainer) sent(r result) {
 		}
 		failed = true
 		d.observe(d.work, Event{Kind: EventFailed, Count: 1, Bytes: it.size, Took: r.took, Err: r.errs[i]})
-		d.notDelivered(it, outcome, after, r.errs[i], laterPassed(r, i))
+		d.notDelivered(it, r, outcome, after, r.errs[i], laterPassed(r, i))
 	}
 	if r.probe {
 		d.probing, d.mayProbe = false, false
@@ -291,11 +291,11 @@ func (d *drainer) delivered(it *item, r result) {
 }
 
 // notDelivered deals with a send that failed.
-func (d *drainer) notDelivered(it *item, outcome gobridge.Outcome, after time.Duration, err error, proven bool) {
+func (d *drainer) notDelivered(it *item, r result, outcome gobridge.Outcome, after time.Duration, err error, proven bool) {
 	text := errorText(err)
 	switch {
 	case outcome == gobridge.OutcomePermanent:
-		if closed, openFor := d.circuit.answered(it.rec.Envelope.ID); closed {
+		if closed, openFor := d.circuit.answered(it.rec.Envelope.ID, r.tick); closed {
 			d.closed(openFor)
 		}
 		d.fail(it, gobridge.Failed, gobridge.ReasonPermanent, text)
