@@ -1,0 +1,195 @@
+package fakedynamo_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	"go.uber.org/goleak"
+
+	"gobridge/internal/fakedynamo"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	attrs = map[string]types.AttributeValue
+	names = map[string]string
+)
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func num(n any) types.AttributeValue    { return &types.AttributeValueMemberN{Value: fmt.Sprint(n)} }
+func key(pk, sk string) attrs           { return attrs{"PK": str(pk), "SK": str(sk)} }
+
+// text is the text of a string or a number.
+func text(v types.AttributeValue) string {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return v.Value
+	case *types.AttributeValueMemberN:
+		return v.Value
+	case nil:
+		return "-"
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+func options(s *fakedynamo.Server) dynamodb.Options {
+	return dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(fakedynamo.Endpoint), HTTPClient: s.HTTPClient(),
+		Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""), Retryer: aws.NopRetryer{},
+	}
+}
+
+// world is a server with one table: keys PK and SK, a sparse index by PK and
+// "sort" that shows "a" too, and one by "group" that shows keys only.
+type world struct {
+	t      *testing.T
+	server *fakedynamo.Server
+	client *dynamodb.Client
+}
+
+const table = "outbox"
+
+func tableInput(name string) *dynamodb.CreateTableInput {
+	define := func(name string) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: aws.String(name), AttributeType: types.ScalarAttributeTypeS}
+	}
+	return &dynamodb.CreateTableInput{
+		TableName: aws.String(name), BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{define("PK"), define("SK"), define("sort"), define("group")},
+		KeySchema:            schema("PK", "SK"),
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{
+			{IndexName: aws.String("BySort"), KeySchema: schema("PK", "sort"),
+				Projection: &types.Projection{ProjectionType: types.ProjectionTypeInclude, NonKeyAttributes: []string{"a"}}},
+			{IndexName: aws.String("ByGroup"), KeySchema: schema("group", ""),
+				Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}},
+		},
+	}
+}
+
+func schema(hash, sort string) []types.KeySchemaElement {
+	out := []types.KeySchemaElement{{AttributeName: aws.String(hash), KeyType: types.KeyTypeHash}}
+	if sort != "" {
+		out = append(out, types.KeySchemaElement{AttributeName: aws.String(sort), KeyType: types.KeyTypeRange})
+	}
+	return out
+}
+
+func newWorld(t *testing.T, o fakedynamo.Options) *world {
+	t.Helper()
+	s := fakedynamo.New(o)
+	t.Cleanup(s.Close)
+	w := &world{t, s, dynamodb.New(options(s))}
+	_, err := w.client.CreateTable(t.Context(), tableInput(table))
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func code(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// wantCode fails the test unless err is this API error and says the fragment.
+func (w *world) wantCode(err error, want, fragment string) {
+	w.t.Helper()
+	if code(err) != want || err != nil && !strings.Contains(err.Error(), fragment) {
+		w.t.Errorf("got %v, want %s with %q", err, want, fragment)
+	}
+}
+
+func (w *world) put(it attrs) error {
+	_, err := w.client.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: aws.String(table), Item: it})
+	return err
+}
+
+func (w *world) get(pk, sk string) attrs {
+	w.t.Helper()
+	out, err := w.client.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: aws.String(table), Key: key(pk, sk), ConsistentRead: aws.Bool(true)})
+	w.must(err)
+	return out.Item
+}
+
+func (w *world) update(pk, sk, expression string, values attrs) (attrs, error) {
+	out, err := w.client.UpdateItem(w.t.Context(), &dynamodb.UpdateItemInput{TableName: aws.String(table), Key: key(pk, sk),
+		UpdateExpression: aws.String(expression), ExpressionAttributeValues: values, ReturnValues: types.ReturnValueAllNew})
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
+}
+
+func (w *world) transact(token string, items ...types.TransactWriteItem) error {
+	in := &dynamodb.TransactWriteItemsInput{TransactItems: items}
+	if token != "" {
+		in.ClientRequestToken = aws.String(token)
+	}
+	_, err := w.client.TransactWriteItems(w.t.Context(), in)
+	return err
+}
+
+// count reads the partition of an index, or of the table, and returns the sort
+// keys joined.
+func (w *world) list(index, pk string) string {
+	w.t.Helper()
+	in := &dynamodb.QueryInput{TableName: aws.String(table), KeyConditionExpression: aws.String("PK = :p"), ExpressionAttributeValues: attrs{":p": str(pk)}}
+	if index != "" {
+		in.IndexName = aws.String(index)
+	}
+	var sorts []string
+	for {
+		out, err := w.client.Query(w.t.Context(), in)
+		w.must(err)
+		for _, it := range out.Items {
+			sorts = append(sorts, text(it["SK"]))
+		}
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return strings.Join(sorts, " ")
+		}
+	}
+}
+
+func txPut(pk, sk, v, condition string) types.TransactWriteItem {
+	p := &types.Put{TableName: aws.String(table), Item: attrs{"PK": str(pk), "SK": str(sk), "v": str(v)}, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld}
+	if condition != "" {
+		p.ConditionExpression = aws.String(condition)
+	}
+	return types.TransactWriteItem{Put: p}
+}
+
+func txAdd(pk, sk string, n int) types.TransactWriteItem {
+	return types.TransactWriteItem{Update: &types.Update{TableName: aws.String(table), Key: key(pk, sk),
+		UpdateExpression: aws.String("ADD n :n"), ExpressionAttributeValues: attrs{":n": num(n)}}}
+}
+
+func reasons(err error) string {
+	var cancelled *types.TransactionCanceledException
+	if !errors.As(err, &cancelled) {
+		return "not cancelled: " + code(err)
+	}
+	var codes []string
+	for _, r := range cancelled.CancellationReasons {
+		codes = append(codes, aws.ToString(r.Code))
+	}
+	return strings.Join(codes, " ")
+}
