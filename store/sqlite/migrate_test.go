@@ -106,7 +106,7 @@ func TestNewerMajorSchemaIsRefused(t *testing.T) {
 	open1(t, path, Options{})
 	raise(t, path, later(t, map[string]string{"2.0.sql": "CREATE TABLE gobridge_later (x)"}))
 	_, err := OpenFile(t.Context(), path, Options{})
-	if err == nil || !strings.Contains(err.Error(), "version 2.0") || !strings.Contains(err.Error(), "up to 1.0") {
+	if err == nil || !strings.Contains(err.Error(), "version 2.0") || !strings.Contains(err.Error(), "up to 1.") {
 		t.Fatalf("opening a database of schema 2.0 returned %v, want an error that names both versions", err)
 	}
 }
@@ -118,8 +118,8 @@ func TestOldProcessGoesOnUnderANewerMinorSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	raise(t, path, later(t, map[string]string{
-		"1.1.sql": "ALTER TABLE gobridge_record ADD COLUMN later INTEGER NOT NULL DEFAULT 7; CREATE TABLE gobridge_later (x)",
-		"1.2.sql": "ALTER TABLE gobridge_ended ADD COLUMN later INTEGER NOT NULL DEFAULT 7",
+		"1.1000.sql": "ALTER TABLE gobridge_record ADD COLUMN later INTEGER NOT NULL DEFAULT 7; CREATE TABLE gobridge_later (x)",
+		"1.1001.sql": "ALTER TABLE gobridge_ended ADD COLUMN later INTEGER NOT NULL DEFAULT 7",
 	}))
 	// One that was open, and one that comes later: neither knows the new columns.
 	for i, s := range []*Store{before, open1(t, path, Options{})} {
@@ -131,6 +131,33 @@ func TestOldProcessGoesOnUnderANewerMinorSchema(t *testing.T) {
 		if got := strings.Join(drain1(t, s, 10), ""); got != want {
 			t.Fatalf("handle %d drained %q, want %q", i, got, want)
 		}
+	}
+}
+
+// TestFirstSchemaIsMigrated has a database as the first version left it.
+func TestFirstSchemaIsMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	first, err := fs.ReadFile(migrations, "migration/outbox/1.0.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raise(t, path, fstest.MapFS{"migration/outbox/1.0.sql": {Data: first}})
+	db, err := openOwn(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO gobridge_partition (id, name, route, binding, seq, stamp, pending)
+			VALUES (1, CAST('r/b/0' AS BLOB), CAST('r' AS BLOB), CAST('b' AS BLOB), 1, 1000, 1);
+		INSERT INTO gobridge_record (partition, status, ready, due_at, created_at, seq, size, ordering_key, envelope_id, binding,
+				not_before, expires_at, stored_at, content_hash, sent_at, subject, content_type, headers, payload)
+			VALUES (1, 0, 1, 0, 1000, 1, 1, x'', CAST('old' AS BLOB), CAST('b' AS BLOB), 0, 0, 1000, zeroblob(32), 0, x'', x'', x'', x'41')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := drain1(t, open1(t, path, Options{}), 10); len(got) != 1 || got[0] != "old" {
+		t.Fatalf("drained %v from a database of the first version, want its record", got)
 	}
 }
 
@@ -146,8 +173,8 @@ func TestMigrationIsAllOrNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := later(t, map[string]string{"1.1.sql": "CREATE TABLE gobridge_later (x); CREATE TABLE nonsense"})
-	if err := migrate(t.Context(), tx, broken, outboxSchema); err == nil || !strings.Contains(err.Error(), "1.1") {
+	broken := later(t, map[string]string{"1.1000.sql": "CREATE TABLE gobridge_later (x); CREATE TABLE nonsense"})
+	if err := migrate(t.Context(), tx, broken, outboxSchema); err == nil || !strings.Contains(err.Error(), "1.1000") {
 		t.Fatalf("a broken step returned %v, want an error that names it", err)
 	}
 	if err := tx.Rollback(); err != nil {
