@@ -22,6 +22,12 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.String())
 	}
+	defer func() {
+		// Told to stop while it was still starting up: it has stopped.
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}()
 	store, err := openStore(ctx, c.Store, log)
 	if err != nil {
 		return &failure{err}

@@ -157,7 +157,7 @@ func fail(op string, p gobridge.Partition, err error) error {
 	case sqlite3.SQLITE_FULL:
 		out.Hint = "the disk or the database's page limit is full: make room; the store goes on by itself"
 	case sqlite3.SQLITE_IOERR:
-		out.Hint = "the disk failed or is full: see the system's log; the store goes on by itself once it works"
+		out.Hint = "the disk failed or is full: see the system's log; an open store goes on by itself once it works"
 	case sqlite3.SQLITE_READONLY:
 		out.Hint = "the database can't be written: check the rights of the file and its folder"
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:

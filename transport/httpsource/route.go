@@ -52,6 +52,8 @@ type route struct {
 	now     func() time.Time
 	headers []carried
 	maxBody int64
+
+	rejected trouble
 }
 
 // carried is a request header that goes with the message.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -81,9 +82,11 @@ func (s *Server) store(r *http.Request, rt *route, envelope messaging.Envelope) 
 	p := fromAccept(err)
 	switch p.Type {
 	case typeStore:
-		s.log.ErrorContext(ctx, "message not stored", "path", rt.path, "id", envelope.ID, "error", err)
+		s.notStored.log(ctx, s.log, slog.LevelError, "message not stored", slog.String("path", rt.path),
+			slog.String("id", envelope.ID), slog.String("error", err.Error()))
 	case typeRejected:
-		s.log.WarnContext(ctx, "message rejected", "path", rt.path, "id", envelope.ID, "error", err)
+		rt.rejected.log(ctx, s.log, slog.LevelWarn, "message rejected", slog.String("path", rt.path),
+			slog.String("id", envelope.ID), slog.String("error", err.Error()))
 	}
 	return receipt, p
 }

@@ -71,6 +71,8 @@ type Server struct {
 	server  *http.Server
 	// listener is set by Listen.
 	listener net.Listener
+
+	notStored trouble
 }
 
 // New returns a server without routes that does not listen yet.
