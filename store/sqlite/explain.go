@@ -50,16 +50,27 @@ func (s *Store) Explain(ctx context.Context, query gobridge.ExplainQuery) (out g
 
 // snapshot runs f on one state of the database.
 func (s *Store) snapshot(ctx context.Context, f func(*txn) error) error {
-	conn, err := s.db.Conn(ctx)
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	defer giveBack(conn)
-	if _, err := conn.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
-		return err
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	return f(&txn{ctx: ctx, Execer: reading{s.read, tx}})
+}
+
+// reading runs prepared queries in a transaction.
+type reading struct {
+	*prepared
+	tx *sql.Tx
+}
+
+// QueryContext implements [Execer].
+func (r reading) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := r.stmt(ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }() // nothing was written
-	return f(&txn{ctx: ctx, Execer: conn})
+	return r.tx.StmtContext(ctx, s).QueryContext(ctx, args...)
 }
 
 // explainer explains within a partition.
