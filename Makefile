@@ -4,6 +4,8 @@ GO      ?= go
 BIN     := bin/gobridge
 TOOL    := $(GO) tool -modfile=tools/go.mod
 ROUNDS  ?= 100
+# Modules of their own that have tests.
+NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
@@ -21,6 +23,9 @@ build: ## build bin/gobridge
 test: ## all hermetic tests
 	$(GO) vet ./...
 	$(GO) test -shuffle=on ./...
+	@set -e; for module in $(NESTED); do \
+		echo "== $$module"; (cd $$module && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
+	done
 
 race: ## the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...

@@ -173,7 +173,7 @@ func TestInbox(t *testing.T) {
 	}
 	h.LoseAnswer("mail")
 	h.Drain()
-	if n, err := service.store.Retry(t.Context(), gobridge.Filter{}); n != 1 || err != nil {
+	if n, err := service.store.Retry(t.Context(), gobridge.RetryRequest{}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	h.Drain()

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"strings"
 
 	"gobridge"
@@ -67,17 +69,36 @@ func check(ctx context.Context, db *sql.DB) error {
 	}
 	var wrong []error
 	if !strings.EqualFold(mode, "wal") {
-		wrong = append(wrong, fmt.Errorf("journal_mode is %s, and must be WAL: run PRAGMA journal_mode = WAL once, "+
-			"or open with _pragma=journal_mode(WAL)", mode))
+		wrong = append(wrong, fmt.Errorf("journal_mode is %s, and must be WAL", mode))
 	}
 	if synchronous < 2 {
 		wrong = append(wrong, fmt.Errorf("synchronous is %d, and must be FULL (2) or EXTRA (3), or a commit is not on disk "+
-			"when it returns: open with _pragma=synchronous(FULL)", synchronous))
+			"when it returns", synchronous))
 	}
-	if len(wrong) > 0 {
-		return errors.Join(wrong...)
+	if len(wrong) == 0 {
+		err := checkImmediate(ctx, db)
+		if err == nil || !errors.Is(err, errDeferred) {
+			return err
+		}
+		wrong = append(wrong, err)
 	}
-	return checkImmediate(ctx, db)
+	return fmt.Errorf("%w; %s", errors.Join(wrong...), advice(db, file))
+}
+
+// advice says how to open a database so that it passes, in the words of its
+// driver.
+func advice(db *sql.DB, file string) string {
+	const pragmas = "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	name := url.URL{Path: filepath.ToSlash(file)}
+	driver, settings := "", pragmas
+	switch fmt.Sprintf("%T", db.Driver()) {
+	case "*sqlite.Driver", "*driver.SQLite": // modernc.org/sqlite, github.com/ncruces/go-sqlite3
+	case "*sqlite3.SQLiteDriver": // github.com/mattn/go-sqlite3
+		settings = "_txlock=immediate&_busy_timeout=10000&_journal_mode=WAL&_synchronous=FULL"
+	default:
+		driver = " (in the words of modernc.org/sqlite; a wrapped driver has those of the one it wraps)"
+	}
+	return fmt.Sprintf("open it as \"file:%s?%s\"%s", name.EscapedPath(), settings, driver)
 }
 
 // checkShared sees that all connections see one database in memory.
@@ -100,6 +121,8 @@ func checkShared(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
+
+var errDeferred = errors.New("transactions begin deferred, and must begin immediate")
 
 // checkImmediate sees that transactions of the pool take the write lock when
 // they begin: while one is open, no other connection gets it.
@@ -132,7 +155,7 @@ func checkImmediate(ctx context.Context, db *sql.DB) error {
 	}
 	switch {
 	case got == nil:
-		return errors.New("transactions begin deferred, and must begin immediate: open with _txlock=immediate")
+		return errDeferred
 	case !locked(got):
 		return got
 	}

@@ -17,6 +17,15 @@ import (
 //go:embed migration
 var migrations embed.FS
 
+// Migrations returns the SQL that makes the outbox's tables, for services that
+// run all migrations of their database themselves: files named
+// "MAJOR.MINOR.sql", to be run once each, in the order of their versions, before
+// [Open], which then finds nothing to do. Open runs what is missing otherwise.
+func Migrations() fs.FS {
+	files, _ := fs.Sub(migrations, path.Join("migration", outboxSchema)) // fails for invalid paths only
+	return files
+}
+
 // The schemas.
 const (
 	outboxSchema = "outbox"
@@ -29,7 +38,8 @@ const (
 		PRIMARY KEY (name, major, minor)) WITHOUT ROWID`
 	selectSchemaTable = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'gobridge_schema'`
 	selectSchema      = `SELECT major, minor FROM gobridge_schema WHERE name = ?1 ORDER BY major DESC, minor DESC LIMIT 1`
-	insertSchema      = `INSERT INTO gobridge_schema (name, major, minor) VALUES (?1, ?2, ?3)`
+	// A step of the outbox notes its own version, for services that run it themselves.
+	insertSchema = `INSERT INTO gobridge_schema (name, major, minor) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`
 )
 
 // version is a version of a schema.

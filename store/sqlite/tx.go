@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"gobridge"
@@ -116,8 +117,19 @@ func failTx(ctx context.Context, tx Execer, p gobridge.Partition, err error) err
 		_, _ = tx.ExecContext(ctx, releaseSavepoint) // the rollback has undone what matters
 	}
 	out := &gobridge.Error{Op: "persist", Partition: p, Err: err}
-	if locked(err) {
+	switch {
+	case locked(err):
 		out.Hint = "the transaction began deferred and has read already: begin it immediate (_txlock=immediate), or again"
+	case code(err) == 0 && !keepsPlaceholders(ctx, tx):
+		out.Hint = fmt.Sprintf("a %T does not pass on placeholders like ?1 as they are: hand over the *sql.Tx in it", tx)
 	}
 	return out
+}
+
+// keepsPlaceholders reports whether a query reaches SQLite as it is. Some
+// libraries put arguments into the text of a query, by rules of their own.
+func keepsPlaceholders(ctx context.Context, tx Execer) bool {
+	var first, second int
+	_, err := queryOne(ctx, tx, "SELECT ?2, ?1", []any{1, 2}, &first, &second)
+	return err == nil && first == 2 && second == 1
 }

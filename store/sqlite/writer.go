@@ -460,11 +460,8 @@ func (w *writer) poll(ctx context.Context) {
 	if _, err := queryOne(ctx, w.stmts, "PRAGMA data_version", nil, &v); err != nil {
 		return // whatever it is, the next transaction will tell
 	}
-	if v != w.dataVersion {
-		first := w.dataVersion == 0
+	if v != w.dataVersion { // the first look too: something may have come since somebody registered
 		w.dataVersion = v
-		if !first {
-			w.notify.tellAny()
-		}
+		w.notify.tellAny()
 	}
 }

@@ -5,6 +5,15 @@
 -- they have and whatever the encoding of the database. Times are nanoseconds
 -- since 1970, 0 for none.
 
+-- The versions that the database has.
+CREATE TABLE IF NOT EXISTS gobridge_schema (
+    name  TEXT NOT NULL,
+    major INTEGER NOT NULL,
+    minor INTEGER NOT NULL,
+    PRIMARY KEY (name, major, minor)
+) WITHOUT ROWID;
+INSERT INTO gobridge_schema (name, major, minor) VALUES ('outbox', 1, 0);
+
 -- One row per partition: counters, the newest stamp, and the fence.
 CREATE TABLE gobridge_partition (
     id            INTEGER PRIMARY KEY,

@@ -1,6 +1,8 @@
 -- Version 1.1. What owners report, what was done by hand, and how often
 -- somebody asked to have a partition tried again.
 
+INSERT INTO gobridge_schema (name, major, minor) VALUES ('outbox', 1, 1);
+
 ALTER TABLE gobridge_partition ADD COLUMN retries INTEGER NOT NULL DEFAULT 0;
 
 -- What a partition's owner reported last about the destination.
