@@ -70,7 +70,7 @@ func (r reading) QueryContext(ctx context.Context, query string, args ...any) (*
 	if err != nil {
 		return nil, err
 	}
-	return r.tx.StmtContext(ctx, s).QueryContext(ctx, args...)
+	return r.tx.StmtContext(ctx, s).QueryContext(ctx, args...) //nolint:sqlclosecheck // ends with the transaction
 }
 
 // explainer explains within a partition.
