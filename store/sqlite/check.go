@@ -26,16 +26,31 @@ func (s *Store) Check(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return &gobridge.Error{Op: op, Err: gobridge.ErrLocked, Hint: lockHint(s.file)}
+		locked := &lockedError{}
+		locked.pid, locked.name = lockHolder(s.file)
+		return &gobridge.Error{Op: op, Err: locked, Hint: locked.hint()}
 	}
 	return fail(op, "", err)
 }
 
-// lockHint says who holds the write lock of a file, so far as the system tells.
-func lockHint(file string) string {
-	pid, name := lockHolder(file)
-	if pid <= 0 {
+// lockedError is a [gobridge.ErrLocked] that knows who holds the write lock, so
+// far as the system tells.
+type lockedError struct {
+	pid  int
+	name string
+}
+
+func (e *lockedError) Error() string { return gobridge.ErrLocked.Error() }
+
+// Is makes it match [gobridge.ErrLocked].
+func (e *lockedError) Is(target error) bool { return target == gobridge.ErrLocked }
+
+// Holder returns the process that holds the lock, zero if it is not known.
+func (e *lockedError) Holder() (pid int, name string) { return e.pid, e.name }
+
+func (e *lockedError) hint() string {
+	if e.pid <= 0 {
 		return "a transaction of another process holds the write lock; it must commit, roll back or end"
 	}
-	return fmt.Sprintf("a transaction of process %d (%s) holds the write lock; it must commit, roll back or end", pid, name)
+	return fmt.Sprintf("a transaction of process %d (%s) holds the write lock; it must commit, roll back or end", e.pid, e.name)
 }

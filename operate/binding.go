@@ -1,0 +1,78 @@
+package operate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gobridge"
+)
+
+// bindingOf is a binding with the partitions that the store has of it.
+type bindingOf struct {
+	Route, Binding string
+	plan           *PlannedBinding
+	partitions     []gobridge.Stats
+}
+
+func (b *bindingOf) name() string { return b.Route + "/" + b.Binding }
+
+func (b *bindingOf) sum(of func(*gobridge.Stats) int64) (n int64) {
+	for i := range b.partitions {
+		n += of(&b.partitions[i])
+	}
+	return n
+}
+
+func (b *bindingOf) held() int64 {
+	return b.sum(func(s *gobridge.Stats) int64 { return s.Pending + s.Claimed + s.Dead })
+}
+
+// bindings returns those of the configuration, and those that the store holds
+// records of or, without a configuration, knows; in order of their names. A
+// partition of another form than gobridge's own is left out.
+func (d *Desk) bindings(stats []gobridge.Stats) []*bindingOf {
+	byName := map[string]*bindingOf{}
+	get := func(route, binding string) *bindingOf {
+		name := route + "/" + binding
+		if byName[name] == nil {
+			byName[name] = &bindingOf{Route: route, Binding: binding}
+		}
+		return byName[name]
+	}
+	if d.plan != nil {
+		for i := range d.plan.Bindings {
+			p := &d.plan.Bindings[i]
+			get(p.Route, p.Binding).plan = p
+		}
+	}
+	for _, s := range stats {
+		if route, binding, _, ok := s.Partition.Split(); ok {
+			b := get(route, binding)
+			b.partitions = append(b.partitions, s)
+		}
+	}
+	var out []*bindingOf
+	for _, b := range byName {
+		if d.plan != nil && b.plan == nil && b.held() == 0 {
+			continue // removed, and nothing is left of it
+		}
+		if len(b.partitions) == 0 {
+			b.partitions = []gobridge.Stats{{Partition: gobridge.NewPartition(b.Route, b.Binding, 0)}}
+		}
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b *bindingOf) int {
+		return cmp.Or(strings.Compare(a.Route, b.Route), strings.Compare(a.Binding, b.Binding))
+	})
+	return out
+}
+
+// parked reports whether the configuration lets a removed binding's records wait.
+func (d *Desk) parked(b *bindingOf) bool {
+	names := []string{b.Route, b.name()}
+	for _, s := range b.partitions {
+		names = append(names, string(s.Partition))
+	}
+	return d.plan != nil && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(d.plan.Parked, n) })
+}

@@ -1,0 +1,85 @@
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"gobridge"
+)
+
+// owner is how a partition's lease stands.
+type owner struct {
+	lease gobridge.Lease
+	known bool // there is one
+	alive bool
+}
+
+// shortest and longest wait for a sign of life.
+const (
+	minWatch = 100 * time.Millisecond
+	maxWatch = 3 * time.Second
+)
+
+// owners returns how the leases stand. One that has not been renewed lately by
+// this process's clock may have an owner whose clock is wrong, so it is watched
+// for longer than a living owner lets it be.
+func (d *Desk) owners(ctx context.Context) (map[gobridge.Partition]owner, error) {
+	out := map[gobridge.Partition]owner{}
+	if d.leases == nil {
+		return out, nil
+	}
+	leases, err := d.leases.Leases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := d.now()
+	var doubt []gobridge.Lease
+	watch := minWatch
+	for _, l := range leases {
+		o := owner{lease: l, known: true}
+		if since := now.Sub(l.RenewedAt); !l.Released && -l.Term < since && since < l.Term {
+			o.alive = true
+		} else if !l.Released {
+			doubt = append(doubt, l)
+			watch = max(watch, l.Term/2) // three renewals a term
+		}
+		out[l.Partition] = o
+	}
+	if len(doubt) == 0 {
+		return out, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(min(watch, maxWatch)):
+	}
+	again, err := d.leases.Leases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range again {
+		if old := out[l.Partition]; !l.Released && l.Revision != old.lease.Revision {
+			out[l.Partition] = owner{lease: l, known: true, alive: true}
+		}
+	}
+	return out, nil
+}
+
+// process returns the process ID in the name of an owner that gobridge has
+// named itself (host-pid-random), empty for any other.
+func process(owner string) string {
+	rest, random, ok := cutLast(owner, "-")
+	_, pid, ok2 := cutLast(rest, "-")
+	if !ok || !ok2 || len(random) != 8 || pid == "" || strings.Trim(pid, "0123456789") != "" {
+		return ""
+	}
+	return pid
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

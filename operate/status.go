@@ -1,0 +1,184 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"gobridge"
+)
+
+// The levels of a status.
+const (
+	LevelOK       = "ok"
+	LevelDegraded = "degraded" // something needs a person
+)
+
+// The states of a binding, and what can be said of the store as a whole.
+const (
+	StateOK         = "ok"
+	StateRemoved    = "removed"           // the configuration has no such binding
+	StateParked     = "parked"            // the same, and it may wait
+	StatePaused     = "paused"            // a person stopped it
+	StateNoOwner    = "no owner"          // no process drains it
+	StateStaleOwner = "stale owner"       // the process that drained it has died
+	StateDown       = "down"              // the destination takes nothing
+	StateFull       = "full"              // the configured depth is reached
+	StateDeadFull   = "dead letters full" // there is no room for another one
+	StateHalted     = "halted"            // keys wait for a person
+	StateFailing    = "failing"           // the oldest record fails again and again
+	StateDead       = "dead letters"      // there are some
+	StateClock      = "clock"             // stamps are ahead of this clock
+	StateLocked     = "store locked"      // somebody else's transaction holds it
+	StateDisk       = "disk full"         // new messages are refused for want of space
+	StateUnwritable = "store unwritable"  // it refuses writes for another reason
+)
+
+// Status is how things stand.
+type Status struct {
+	At    time.Time `json:"at"`
+	Level string    `json:"level"`
+	// Store is what can be said of the store as a whole.
+	Store    []Finding       `json:"store,omitempty"`
+	Bindings []BindingStatus `json:"bindings"`
+}
+
+// BindingStatus is how one binding stands.
+type BindingStatus struct {
+	Route       string `json:"route"`
+	Binding     string `json:"binding"`
+	Destination string `json:"destination,omitempty"`
+
+	// State is that of the first finding that needs a person, or "ok".
+	State string `json:"state"`
+
+	Pending   int64 `json:"pending"`
+	Claimed   int64 `json:"claimed"`
+	Dead      int64 `json:"dead"`
+	DeadBytes int64 `json:"dead_bytes"`
+	// OldestPending is when the oldest pending record was stored, and how long
+	// ago that is in seconds.
+	OldestPending    time.Time `json:"oldest_pending,omitzero"`
+	OldestAgeSeconds float64   `json:"oldest_age_seconds,omitempty"`
+
+	// Owner is the process that drains it, empty when none does.
+	Owner string `json:"owner,omitempty"`
+	// NextProbe is when a destination that is down is tried again.
+	NextProbe time.Time `json:"next_probe,omitzero"`
+
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Finding is something worth knowing.
+type Finding struct {
+	State string `json:"state"`
+	// Note says that nobody needs to get up for it.
+	Note  bool      `json:"note,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Text is a sentence without its full stop.
+	Text  string `json:"text"`
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// Status looks at everything. Where a process seems to be dead it watches its
+// lease for up to three seconds, to be sure.
+func (d *Desk) Status(ctx context.Context) (Status, error) {
+	v, err := d.look(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx)}
+	for _, b := range v.bindings {
+		one, err := v.status(ctx, b)
+		if err != nil {
+			return Status{}, err
+		}
+		out.Bindings = append(out.Bindings, one)
+		if one.State != StateOK {
+			out.Level = LevelDegraded
+		}
+	}
+	for _, f := range out.Store {
+		if !f.Note {
+			out.Level = LevelDegraded
+		}
+	}
+	return out, nil
+}
+
+// view is one look at the store.
+type view struct {
+	desk     *Desk
+	now      time.Time
+	limits   gobridge.Limits
+	bindings []*bindingOf
+	controls []gobridge.Control
+	owners   map[gobridge.Partition]owner
+}
+
+func (d *Desk) look(ctx context.Context) (*view, error) {
+	stats, err := d.store.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{desk: d, now: d.now(), limits: d.store.Limits(), bindings: d.bindings(stats)}
+	if v.controls, err = d.store.ListControls(ctx); err != nil {
+		return nil, err
+	}
+	v.owners, err = d.owners(ctx)
+	return v, err
+}
+
+// find returns a binding of the view, nil if there is none.
+func (v *view) find(route, binding string) *bindingOf {
+	for _, b := range v.bindings {
+		if b.Route == route && b.Binding == binding {
+			return b
+		}
+	}
+	return nil
+}
+
+func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) {
+	out := BindingStatus{Route: b.Route, Binding: b.Binding, State: StateOK}
+	if b.plan != nil {
+		out.Destination = b.plan.Destination
+	}
+	for i := range b.partitions {
+		s := &b.partitions[i]
+		out.Pending += s.Pending
+		out.Claimed += s.Claimed
+		out.Dead += s.Dead
+		out.DeadBytes += s.DeadBytes
+		if !s.OldestPending.IsZero() && (out.OldestPending.IsZero() || s.OldestPending.Before(out.OldestPending)) {
+			out.OldestPending = s.OldestPending
+		}
+		if o := v.owners[s.Partition]; o.alive {
+			out.Owner = o.lease.Token.Owner
+		}
+		if c := v.down(s); c != nil {
+			out.NextProbe = c.NextProbe
+		}
+	}
+	if !out.OldestPending.IsZero() {
+		out.OldestAgeSeconds = max(0, v.now.Sub(out.OldestPending).Seconds())
+	}
+	var err error
+	if out.Findings, err = v.findings(ctx, b); err != nil {
+		return out, err
+	}
+	for _, f := range out.Findings {
+		if !f.Note {
+			out.State = f.State
+			break
+		}
+	}
+	return out, nil
+}
+
+// down returns what the present owner reports of a destination that is down.
+func (v *view) down(s *gobridge.Stats) *gobridge.Condition {
+	if c := &s.Condition; c.Down && c.Token == s.Fence {
+		return c
+	}
+	return nil
+}
