@@ -22,6 +22,9 @@ type ParkedOptions struct {
 	Now func() time.Time
 	// Logger is told of the lease; nil discards.
 	Logger *slog.Logger
+	// By and Reason say who moves and why, for the audit log. Discard has its own.
+	By     string
+	Reason string
 }
 
 // MoveResult tells what [Move] did.
@@ -53,6 +56,9 @@ func Move(ctx context.Context, store gobridge.Store, from gobridge.Partition, ro
 	if m.to == from {
 		return MoveResult{}, fmt.Errorf("move %s: it is %s/%s's partition already", from, route, binding)
 	}
+	m.retry = gobridge.RetryRequest{
+		Filter: gobridge.Filter{Partition: from}, By: opts.By, Reason: fmt.Sprintf("move to %s/%s: %s", route, binding, opts.Reason),
+	}
 	m.now = opts.Now
 	if m.now == nil {
 		m.now = time.Now
@@ -69,13 +75,14 @@ type mover struct {
 	from, to gobridge.Partition
 	binding  string
 	now      func() time.Time
+	retry    gobridge.RetryRequest
 	result   MoveResult
 }
 
 func (m *mover) run(ctx context.Context, token gobridge.Token) error {
 	// What waits for its next attempt needs not wait for it here.
 	for {
-		n, err := m.store.Retry(ctx, gobridge.RetryRequest{Filter: gobridge.Filter{Partition: m.from}, Reason: "move to " + string(m.to)})
+		n, err := m.store.Retry(ctx, m.retry)
 		if err != nil {
 			return err
 		}

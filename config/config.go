@@ -42,6 +42,9 @@ type Store struct {
 type SQLite struct {
 	Path      string   `config:"path,required" example:"data/outbox.db" doc:"The database file, relative to the working directory. It is created, with its directory, if it is not there. A file for the leases is put beside it."`
 	Retention Duration `config:"retention" default:"24h" doc:"How long the identity of a message that has ended is remembered: within this time a repeated message is known as a duplicate."`
+
+	DeadRetention  Duration `config:"dead_retention" default:"30d" doc:"How long dead letters are kept for a person to see. Older ones are discarded."`
+	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each destination may have. When they are full, what fails next halts its key instead."`
 }
 
 // Memory has no settings.

@@ -175,10 +175,12 @@ func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) 
 	return out, nil
 }
 
-// down returns what the present owner reports of a destination that is down.
+// down returns what the present owner reports of a destination that is down. One
+// that has gone knows nothing of the present.
 func (v *view) down(s *gobridge.Stats) *gobridge.Condition {
-	if c := &s.Condition; c.Down && c.Token == s.Fence {
-		return c
+	c := &s.Condition
+	if gone := v.desk.leases != nil && !v.owners[s.Partition].alive; gone || !c.Down || c.Token != s.Fence {
+		return nil
 	}
-	return nil
+	return c
 }

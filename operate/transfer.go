@@ -138,7 +138,7 @@ func (d *Desk) importOne(ctx context.Context, r *gobridge.Record, dryRun bool, r
 }
 
 // Move moves what waits in a removed binding to another one: see [bridge.Move].
-func (d *Desk) Move(ctx context.Context, from, to Target) (bridge.MoveResult, error) {
+func (d *Desk) Move(ctx context.Context, from, to Target, who Who) (bridge.MoveResult, error) {
 	var out bridge.MoveResult
 	stats, err := d.store.Stats(ctx)
 	if err != nil {
@@ -149,7 +149,8 @@ func (d *Desk) Move(ctx context.Context, from, to Target) (bridge.MoveResult, er
 		if route != from.Route || from.Binding != "" && binding != from.Binding || s.Pending+s.Claimed == 0 {
 			continue
 		}
-		one, err := bridge.Move(ctx, d.store, s.Partition, to.Route, to.Binding, bridge.ParkedOptions{Leases: d.leases, Now: d.now})
+		one, err := bridge.Move(ctx, d.store, s.Partition, to.Route, to.Binding,
+			bridge.ParkedOptions{Leases: d.leases, Now: d.now, By: who.By, Reason: who.Reason})
 		out.Moved += one.Moved
 		out.Expired += one.Expired
 		out.Left.Pending += one.Left.Pending
@@ -160,4 +161,40 @@ func (d *Desk) Move(ctx context.Context, from, to Target) (bridge.MoveResult, er
 		}
 	}
 	return out, nil
+}
+
+// EndRemoved ends everything that a removed binding, or a removed route, holds,
+// dead letters too: see [bridge.Discard].
+func (d *Desk) EndRemoved(ctx context.Context, t Target, who Who) (int, error) {
+	stats, err := d.store.Stats(ctx)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, b := range d.bindings(stats) {
+		if !d.Removed(b.Route, b.Binding) || b.Route != t.Route || t.Binding != "" && b.Binding != t.Binding {
+			continue
+		}
+		for _, s := range b.partitions {
+			n, err := bridge.Discard(ctx, d.store, s.Partition, who.By, who.Reason, bridge.ParkedOptions{Leases: d.leases, Now: d.now})
+			total += n
+			if err != nil {
+				return total, err
+			}
+		}
+	}
+	return total, nil
+}
+
+// Removed reports whether there is a configuration, and it has no such binding.
+func (d *Desk) Removed(route, binding string) bool {
+	if d.plan == nil {
+		return false
+	}
+	for _, p := range d.plan.Bindings {
+		if p.Route == route && (binding == "" || p.Binding == binding) {
+			return false
+		}
+	}
+	return true
 }

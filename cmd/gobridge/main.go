@@ -4,6 +4,13 @@
 //	gobridge validate FILE   say what is wrong with the file
 //	gobridge schema          print the file's JSON Schema
 //	gobridge version         say which gobridge this is
+//	gobridge init            print a configuration to start with
+//	gobridge demo            show what happens when things go wrong
+//	gobridge try [FILE]      say what would become of a message
+//
+// The other commands look at an outbox and change what is in it, whether or not
+// a bridge runs on it: status, explain, pause, resume, halt, retry, dead,
+// discard, move, audit.
 //
 // It exits with 0 when all went well, 1 when something failed, and 2 when the
 // command line or the configuration is wrong, so that repeating it is no use.
@@ -51,9 +58,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	var failed *failure
 	var invalid *config.Error
+	var exit exitStatus
 	switch {
 	case err == nil:
 		return statusOK
+	case errors.As(err, &exit):
+		return int(exit)
 	case errors.As(err, &failed):
 		fmt.Fprintf(stderr, "gobridge: %v\n", err)
 		return statusFailed
@@ -85,7 +95,15 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(stdout, stderr), newValidate(stdout), newSchema(stdout), newVersion(stdout))
+	root.AddCommand(newRun(stdout, stderr), newValidate(stdout), newSchema(stdout), newVersion(stdout),
+		newInit(stdout))
+	newPlace := func() *place { return &place{stdout: stdout, stderr: stderr} }
+	root.AddCommand(newTry(os.Stdin, newPlace()))
+	for _, command := range []func(*place) *cobra.Command{
+		newStatus, newExplain, newPause, newResume, newHalt, newRetry, newDiscard, newMove, newAudit, newDead,
+	} {
+		root.AddCommand(command(newPlace()))
+	}
 	return root
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +17,28 @@ import (
 // asMain makes the test binary behave as gobridge itself.
 const asMain = "GOBRIDGE_TEST_AS_MAIN"
 
+// asHolder makes the test binary a stranger that holds the write lock of a database.
+const asHolder = "GOBRIDGE_TEST_AS_HOLDER"
+
+// holdLock holds the write lock of a database until the process is ended.
+func holdLock(path string) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	if err == nil {
+		_, err = db.BeginTx(context.Background(), nil) //nolint:sqlclosecheck // held on purpose
+	}
+	fmt.Println("locked", err)
+	if err == nil {
+		select {}
+	}
+	os.Exit(1)
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
+	}
+	if path := os.Getenv(asHolder); path != "" {
+		holdLock(path)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -40,14 +40,20 @@ func openStore(ctx context.Context, c config.Store, log *slog.Logger) (openedSto
 	if err := os.MkdirAll(filepath.Dir(c.SQLite.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the store: %w", err)
 	}
-	store, err := sqlite.OpenFile(ctx, c.SQLite.Path, sqlite.Options{
-		Retention: time.Duration(c.SQLite.Retention),
-		Logger:    log,
-	})
+	store, err := sqlite.OpenFile(ctx, c.SQLite.Path, sqliteOptions(c.SQLite, log))
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	return store, nil
+}
+
+func sqliteOptions(c *config.SQLite, log *slog.Logger) sqlite.Options {
+	return sqlite.Options{
+		Retention:     time.Duration(c.Retention),
+		DeadRetention: time.Duration(c.DeadRetention),
+		MaxDead:       int64(c.MaxDeadLetters),
+		Logger:        log,
+	}
 }
 
 // senders are the destinations, by route and binding.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gobridge/operate"
+)
+
+// act is a command that changes data: without --yes it only says what it would
+// do.
+type act struct {
+	*place
+	cmd    *cobra.Command
+	yes    bool
+	reason string
+	by     string
+}
+
+// bindAct gives a command the flags of an act.
+func bindAct(p *place, cmd *cobra.Command) *act {
+	a := &act{place: p, cmd: p.bind(cmd)}
+	cmd.Flags().BoolVar(&a.yes, "yes", false, "do it; without it, only say what would be done")
+	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for those who read the audit log")
+	cmd.Flags().StringVar(&a.by, "by", "", "who, when it is not the user at this terminal")
+	return a
+}
+
+// who is who acts, and why. It is an error not to say why.
+func (a *act) who() (operate.Who, error) {
+	if strings.TrimSpace(a.reason) == "" {
+		return operate.Who{}, usage("--yes wants --reason \"...\": it is kept for those who ask later")
+	}
+	by := a.by
+	if by == "" {
+		by = whoami()
+	}
+	return operate.Who{By: by, Reason: a.reason}, nil
+}
+
+// outcome is what an act did, or would do, for scripts.
+type outcome struct {
+	Done bool   `json:"done"`
+	What string `json:"what"`
+	// Detail depends on the command.
+	Detail any `json:"detail,omitempty"`
+}
+
+// run says what would be done, or does it and says what was done. Would is in
+// the infinitive.
+func (a *act) run(ctx context.Context, args []string, would string, detail any, do func(context.Context, operate.Who) (string, any, error)) error {
+	if !a.yes {
+		if a.json {
+			return a.writeJSON(outcome{What: would, Detail: detail})
+		}
+		return a.print("would %s\nto do it:\n     %s\n", would, a.again(args))
+	}
+	who, err := a.who()
+	if err != nil {
+		return err
+	}
+	done, detail, err := do(ctx, who)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.writeJSON(outcome{Done: true, What: done, Detail: detail})
+	}
+	return a.print("%s\n", done)
+}
+
+// again is the command line that does what this one only tells.
+func (a *act) again(args []string) string {
+	line := append(strings.Fields(a.cmd.CommandPath()), args...)
+	a.cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch {
+		case f.Name == "reason" || f.Name == "yes":
+		case f.Value.Type() == "bool":
+			line = append(line, "--"+f.Name)
+		default:
+			line = append(line, "--"+f.Name, f.Value.String())
+		}
+	})
+	reason := `"..."`
+	if a.reason != "" {
+		reason = shell([]string{a.reason})
+	}
+	return shell(line) + " --yes --reason " + reason
+}
+
+func (p *place) print(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.stdout, format, args...)
+	return err
+}
+
+func (p *place) writeJSON(v any) error {
+	out := json.NewEncoder(p.stdout)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}
+
+// progress writes how far a long command is, on a terminal only.
+func (p *place) progress(verb string) (report func(int), end func()) {
+	f, ok := p.stderr.(*os.File)
+	if !ok || !isTerminal(f) {
+		return nil, func() {}
+	}
+	return func(n int) { fmt.Fprintf(f, "\r%s %s ", verb, thousands(int64(n))) }, func() { fmt.Fprint(f, "\r\x1b[K") }
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// width is what lines fit.
+const width = 80
+
+// wrap writes text in lines of at most width, each after indent, the first
+// after first.
+func wrap(w io.Writer, first, indent, text string) {
+	line, used := first, false
+	for _, word := range strings.Fields(text) {
+		if used && len([]rune(line))+1+len([]rune(word)) > width {
+			fmt.Fprintln(w, line)
+			line, used = indent, false
+		}
+		if used {
+			line += " "
+		}
+		line += word
+		used = true
+	}
+	fmt.Fprintln(w, line)
+}
+
+// writeSteps writes what to do, each command on a line of its own.
+func (p *place) writeSteps(w io.Writer, steps []operate.Step) {
+	for _, s := range steps {
+		text := s.Text
+		if len(s.Command) > 0 {
+			text += ":"
+		}
+		wrap(w, "   → ", "     ", text)
+		if len(s.Command) > 0 {
+			fmt.Fprintf(w, "     %s\n", p.command(s.Command))
+		}
+	}
+}
+
+// thousands writes a number in groups of three digits.
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,439 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gobridge"
+	"gobridge/operate"
+)
+
+// selection narrows down the records of a target.
+type selection struct {
+	subject
+	cause  string
+	error  string
+	after  string
+	before string
+}
+
+func (s *selection) bind(cmd *cobra.Command) {
+	s.subject.bind(cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.cause, "cause", "", "only those that died for this: exhausted, permanent, expired, ...")
+	f.StringVar(&s.error, "error", "", "only those whose error is like this; * stands for any text")
+	f.StringVar(&s.after, "after", "", "only those that died then or later: a time (RFC 3339), or how long ago (2h)")
+	f.StringVar(&s.before, "before", "", "only those that died earlier: a time (RFC 3339), or how long ago (2h)")
+}
+
+func (s *selection) filter(t operate.Target) (gobridge.Filter, error) {
+	f := s.subject.filter(t)
+	f.Reason, f.Error = s.cause, s.error
+	var err error
+	if f.EndedFrom, err = moment("after", s.after); err != nil {
+		return f, err
+	}
+	f.EndedBefore, err = moment("before", s.before)
+	return f, err
+}
+
+// moment reads a time, or how long ago it was.
+func moment(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return time.Time{}, usage("--%s %q is no time; write 2026-03-01T02:13:00Z, or 2h for two hours ago", flag, text)
+	}
+	return time.Now().Add(-d), nil
+}
+
+func newDead(p *place) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "Look at dead letters, send them again, end them, take them elsewhere",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("no command given; gobridge dead --help lists them")
+		},
+	}
+	cmd.AddCommand(newDeadList(p), newDeadShow(p), newDeadExport(p), newDeadImport(p),
+		newBulk(p, &cobra.Command{
+			Use:   "redrive TARGET",
+			Short: "Send dead letters again, behind what waits, in their old order",
+		}, operate.Redrive, gobridge.StateDead),
+		newBulk(p, &cobra.Command{
+			Use:   "discard TARGET",
+			Short: "End dead letters for good",
+		}, operate.Discard, gobridge.StateDead))
+	return cmd
+}
+
+func newDeadList(p *place) *cobra.Command {
+	var s selection
+	query := gobridge.DeadQuery{Limit: 20}
+	cmd := p.bind(&cobra.Command{
+		Use:   "list TARGET",
+		Short: "List dead letters, oldest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
+			t, err := target(ctx, d, args[0])
+			if err != nil {
+				return err
+			}
+			if query.Filter, err = s.filter(t); err != nil {
+				return err
+			}
+			page, err := d.Dead(ctx, query)
+			if err != nil {
+				return err
+			}
+			return p.writeDead(&page, args[0])
+		}),
+		ValidArgsFunction: p.completeTargets,
+	})
+	s.bind(cmd)
+	cmd.Flags().IntVar(&query.Limit, "limit", query.Limit, "how many at most, up to 1000")
+	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on where the page before ended")
+	return cmd
+}
+
+func (p *place) writeDead(page *gobridge.DeadPage, name string) error {
+	views := make([]operate.RecordView, len(page.Records))
+	for i := range page.Records {
+		views[i] = operate.ViewOf(&page.Records[i])
+	}
+	if p.json {
+		return p.writeJSON(map[string]any{"dead_letters": views, "cursor": page.Cursor})
+	}
+	var out bytes.Buffer
+	for _, v := range views {
+		key := ""
+		if v.Key != "" {
+			key = "  key " + v.Key
+		}
+		wrap(&out, "", "   ", fmt.Sprintf("%s  %s%s  %s, %d bytes", v.EndedAt.Local().Format("2006-01-02 15:04:05"), v.ID, key, v.Reason, v.PayloadBytes))
+		if v.Error != "" {
+			wrap(&out, "   ", "   ", v.Error)
+		}
+	}
+	switch {
+	case page.Cursor != "":
+		fmt.Fprintf(&out, "more:\n     %s\n", p.command([]string{"gobridge", "dead", "list", name, "--cursor", page.Cursor}))
+	case len(views) == 0:
+		out.WriteString("no dead letters\n")
+	}
+	_, err := p.stdout.Write(out.Bytes())
+	return err
+}
+
+func newDeadShow(p *place) *cobra.Command {
+	return p.bind(&cobra.Command{
+		Use:   "show BINDING ID",
+		Short: "Show a dead letter, payload included",
+		Args:  cobra.ExactArgs(2),
+		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
+			t, err := target(ctx, d, args[0])
+			if err != nil {
+				return err
+			}
+			r, err := d.Get(ctx, t, args[1])
+			if err != nil {
+				return err
+			}
+			if p.json {
+				line, err := operate.EncodeLetter(&r)
+				if err != nil {
+					return err
+				}
+				return p.print("%s\n", line)
+			}
+			return p.writeRecord(&r)
+		}),
+		ValidArgsFunction: p.completeTargets,
+	})
+}
+
+func (p *place) writeRecord(r *gobridge.Record) error {
+	var out bytes.Buffer
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&out, "%-14s %s\n", name, value)
+		}
+	}
+	when := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Local().Format(time.RFC3339Nano)
+	}
+	e := &r.Envelope
+	row("id", e.ID)
+	row("partition", string(r.Partition))
+	row("state", r.State.String())
+	row("key", e.OrderingKey)
+	row("subject", e.Subject)
+	row("content type", e.ContentType)
+	row("stored", when(r.StoredAt))
+	row("not before", when(e.NotBefore))
+	row("expires", when(e.ExpiresAt))
+	row("ended", when(r.EndedAt))
+	row("reason", r.Reason)
+	row("error", r.Error)
+	row("attempts", fmt.Sprintf("%d failed, %d claims, %d redrives", r.Attempts, r.ReplayCount, r.Redrives))
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		row("header", fmt.Sprintf("%s: %q", name, e.Headers[name]))
+	}
+	row("payload", fmt.Sprintf("%d bytes", len(e.Payload)))
+	out.WriteString("\n")
+	out.Write(e.Payload)
+	if !bytes.HasSuffix(e.Payload, []byte("\n")) {
+		out.WriteString("\n")
+	}
+	_, err := p.stdout.Write(out.Bytes())
+	return err
+}
+
+// newDiscard is the bulk discard of what waits.
+func newDiscard(p *place) *cobra.Command {
+	return newBulk(p, &cobra.Command{
+		Use:   "discard TARGET",
+		Short: "End messages that wait, for good; of a removed binding everything",
+	}, operate.Discard, gobridge.StatePending)
+}
+
+// newBulk makes a command that changes many records.
+func newBulk(p *place, cmd *cobra.Command, kind operate.BulkKind, state gobridge.State) *cobra.Command {
+	var a *act
+	var s selection
+	job := operate.Job{Kind: kind}
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.ValidArgsFunction = p.completeTargets
+	cmd.RunE = p.with(func(ctx context.Context, d desk, args []string) error {
+		t, err := target(ctx, d, args[0])
+		if err != nil {
+			return err
+		}
+		if job.Filter, err = s.filter(t); err != nil {
+			return err
+		}
+		if state == gobridge.StatePending && s == (selection{}) && d.Removed(t.Route, t.Binding) {
+			return endRemoved(ctx, a, d, t, args)
+		}
+		if kind == operate.Discard {
+			job.Filter.States = []gobridge.State{state}
+		}
+		return a.bulk(ctx, d, job, args)
+	})
+	a = bindAct(p, cmd)
+	s.bind(cmd)
+	cmd.Flags().IntVar(&job.Max, "max", 0, "how many at most; 0 is no bound")
+	cmd.Flags().Float64Var(&job.Pace, "pace", 0, "how many a second at most; 0 is no bound")
+	return cmd
+}
+
+func endRemoved(ctx context.Context, a *act, d desk, t operate.Target, args []string) error {
+	would := fmt.Sprintf("end everything that %s holds, dead letters too; the configuration has it no more", t)
+	return a.run(ctx, args, would, nil, func(ctx context.Context, who operate.Who) (string, any, error) {
+		n, err := d.EndRemoved(ctx, t, who)
+		return fmt.Sprintf("ended %s of %s", thousands(int64(n)), t), map[string]int{"count": n}, err
+	})
+}
+
+// bulk says what a job would do, or does it.
+func (a *act) bulk(ctx context.Context, d desk, job operate.Job, args []string) error {
+	if !a.yes {
+		job.DryRun = true
+		report, err := d.Do(ctx, job, operate.Who{}, nil)
+		if err != nil {
+			return err
+		}
+		if report.Count == 0 && !a.json {
+			return a.print("nothing to %s: no record is %s\n", job.Kind, report.Scope)
+		}
+		return a.run(ctx, args, describe(&report), report, nil)
+	}
+	return a.run(ctx, args, "", nil, func(ctx context.Context, who operate.Who) (string, any, error) {
+		progress, end := a.progress(string(job.Kind))
+		report, err := d.Do(ctx, job, who, progress)
+		end()
+		if err != nil {
+			if errors.Is(err, context.Canceled) {
+				err = fmt.Errorf("stopped")
+			}
+			return "", nil, fmt.Errorf("%s of %s: %w after %s; run it again for the rest:\n     %s", job.Kind, report.Scope, err,
+				thousands(int64(report.Count)), a.again(args))
+		}
+		done := map[operate.BulkKind]string{operate.Redrive: "redrove", operate.Discard: "discarded"}[job.Kind]
+		text := fmt.Sprintf("%s %s of %s", done, thousands(int64(report.Count)), report.Scope)
+		if report.More {
+			text += "; more are left"
+		}
+		return text, report, nil
+	})
+}
+
+// describe says what a job would do.
+func describe(r *operate.BulkReport) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s of %s", r.Kind, thousands(int64(r.Count)), r.Scope)
+	if r.Keys > 0 {
+		fmt.Fprintf(&b, ", %s keys", thousands(int64(r.Keys)))
+	}
+	if r.Kind == operate.Redrive && r.Overtaken > 0 {
+		fmt.Fprintf(&b, ";\nof %s of them, younger messages of the same key have been delivered already: they come after those", thousands(int64(r.Overtaken)))
+	}
+	for _, one := range r.First {
+		fmt.Fprintf(&b, "\n   %s", one.ID)
+		if one.Key != "" {
+			fmt.Fprintf(&b, "  key %s", one.Key)
+		}
+		if one.Reason != "" {
+			fmt.Fprintf(&b, "  %s: %s", one.Reason, one.Error)
+		}
+	}
+	if r.Count > len(r.First) {
+		fmt.Fprintf(&b, "\n   ...")
+	}
+	return b.String()
+}
+
+func newDeadExport(p *place) *cobra.Command {
+	var s selection
+	var file string
+	cmd := p.bind(&cobra.Command{
+		Use:   "export TARGET",
+		Short: "Write dead letters as lines of JSON, every byte of them",
+		Long: `Write dead letters as lines of JSON, every byte of them, and leave them where
+they are. With --out, an export that was interrupted goes on where it stopped.`,
+		Args: cobra.ExactArgs(1),
+		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
+			t, err := target(ctx, d, args[0])
+			if err != nil {
+				return err
+			}
+			filter, err := s.filter(t)
+			if err != nil {
+				return err
+			}
+			progress, end := p.progress("exported")
+			defer end()
+			if file == "" {
+				_, err = d.Export(ctx, filter, p.stdout, nil, progress)
+				return err
+			}
+			return p.exportTo(ctx, d, filter, file, progress)
+		}),
+		ValidArgsFunction: p.completeTargets,
+	})
+	s.bind(cmd)
+	cmd.Flags().StringVar(&file, "out", "", "the file to write, or to go on with; standard output when absent")
+	return cmd
+}
+
+// exportTo exports into a file, behind what is there already.
+func (p *place) exportTo(ctx context.Context, d desk, filter gobridge.Filter, path string, progress func(int)) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	there, length, err := operate.Exported(f)
+	if err != nil {
+		return fmt.Errorf("%s is no export to go on with: %w", path, err)
+	}
+	if err := f.Truncate(length); err != nil {
+		return err
+	}
+	if _, err := f.Seek(length, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := d.Export(ctx, filter, f, func(r gobridge.Ref) bool { return there[r] }, progress)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.writeJSON(map[string]int{"exported": n, "there_before": len(there)})
+	}
+	return p.print("exported %s to %s, where %s were already\n", thousands(int64(n)), path, thousands(int64(len(there))))
+}
+
+func newDeadImport(p *place) *cobra.Command {
+	var a *act
+	var to string
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Store the dead letters of an export as dead letters (- is standard input)",
+		Long: `Store the dead letters of an export as dead letters, those that are not here
+yet; it can be repeated after it was interrupted. To send them, redrive them.`,
+		Args: cobra.ExactArgs(1),
+		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
+			var t operate.Target
+			if to != "" {
+				var err error
+				if t, err = target(ctx, d, to); err != nil {
+					return err
+				}
+				if t.Binding == "" {
+					return usage("--to names a binding, like orders/crm")
+				}
+			}
+			return a.importFrom(ctx, d, t, args)
+		}),
+	}
+	a = bindAct(p, cmd)
+	cmd.Flags().StringVar(&to, "to", "", "the binding whose dead letters they become, instead of their own")
+	return cmd
+}
+
+func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []string) error {
+	read := func(ctx context.Context, dry bool) (operate.ImportReport, error) {
+		in := io.Reader(os.Stdin)
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return operate.ImportReport{}, err
+			}
+			defer f.Close()
+			in = f
+		}
+		progress, end := a.progress("read")
+		defer end()
+		report, err := d.Import(ctx, in, to, dry, progress)
+		if err != nil {
+			err = fmt.Errorf("%s: %w (%d imported until then)", args[0], err, report.Imported)
+		}
+		return report, err
+	}
+	text := func(verb string, r operate.ImportReport) string {
+		return fmt.Sprintf("%s %s dead letters of %s; %s are here already", verb, thousands(int64(r.Imported)), args[0], thousands(int64(r.Held)))
+	}
+	if !a.yes {
+		report, err := read(ctx, true)
+		if err != nil {
+			return err
+		}
+		return a.run(ctx, args, text("import", report), report, nil)
+	}
+	return a.run(ctx, args, "", nil, func(ctx context.Context, _ operate.Who) (string, any, error) {
+		report, err := read(ctx, false)
+		return text("imported", report), report, err
+	})
+}

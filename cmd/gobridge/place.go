@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/operate"
+	"gobridge/store/sqlite"
+)
+
+// configEnv names the configuration for the commands of operators.
+const configEnv = "GOBRIDGE_CONFIG"
+
+// openTimeout is how long a store may take to open.
+const openTimeout = 10 * time.Second
+
+// desk is what the commands of operators work with: a store of their own, or
+// later a bridge that runs.
+type desk interface {
+	Status(ctx context.Context) (operate.Status, error)
+	Explain(ctx context.Context, q operate.Question) ([]operate.Answer, error)
+	Known(ctx context.Context, t operate.Target) error
+	Removed(route, binding string) bool
+	Get(ctx context.Context, t operate.Target, id string) (gobridge.Record, error)
+	Waiting(ctx context.Context, t operate.Target) (int64, error)
+	Holding(ctx context.Context, t operate.Target, key, id string) ([]gobridge.Control, error)
+
+	Pause(ctx context.Context, t operate.Target, who operate.Who) error
+	Halt(ctx context.Context, t operate.Target, key, id string, who operate.Who) error
+	Resume(ctx context.Context, t operate.Target, key, id string, who operate.Who) error
+	Retry(ctx context.Context, filter gobridge.Filter, who operate.Who) (int, error)
+	Do(ctx context.Context, job operate.Job, who operate.Who, progress func(int)) (operate.BulkReport, error)
+	Move(ctx context.Context, from, to operate.Target, who operate.Who) (bridge.MoveResult, error)
+	EndRemoved(ctx context.Context, t operate.Target, who operate.Who) (int, error)
+
+	Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error)
+	Export(ctx context.Context, filter gobridge.Filter, w io.Writer, skip func(gobridge.Ref) bool, progress func(int)) (int, error)
+	Import(ctx context.Context, r io.Reader, to operate.Target, dryRun bool, progress func(int)) (operate.ImportReport, error)
+	Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error)
+}
+
+var _ desk = (*operate.Desk)(nil)
+
+// place says where the outbox is, and how a command speaks.
+type place struct {
+	stdout, stderr io.Writer
+
+	config string
+	db     string
+	json   bool
+}
+
+// bind gives a command the flags of the place.
+func (p *place) bind(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVarP(&p.config, "config", "c", "", "the configuration, which names the outbox ($"+configEnv+" when absent)")
+	cmd.Flags().StringVar(&p.db, "db", "", "the outbox's SQLite file, instead of a configuration")
+	cmd.Flags().BoolVar(&p.json, "json", false, "write JSON, for scripts")
+	cmd.MarkFlagsMutuallyExclusive("config", "db")
+	return cmd
+}
+
+// unreachable is an error of getting at the outbox.
+type unreachable struct{ err error }
+
+func (u *unreachable) Error() string { return u.err.Error() }
+func (u *unreachable) Unwrap() error { return u.err }
+
+// file returns the configuration that is to be used, empty for none.
+func (p *place) file() string {
+	if p.config == "" && p.db == "" {
+		return os.Getenv(configEnv)
+	}
+	return p.config
+}
+
+// load reads the configuration, nil if there is none. A secret that this
+// shell has not got does not matter to it.
+func (p *place) load() (*config.Config, error) {
+	path := p.file()
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return config.Parse(config.Input{Name: path, Data: data, Dir: filepath.Dir(path), Env: func(name string) (string, bool) {
+		value, ok := os.LookupEnv(name)
+		if !ok && bytes.Contains(data, []byte("${"+name+"}")) { // without a default
+			return unset, true
+		}
+		return value, ok
+	}})
+}
+
+// unset stands for the value of a variable that this shell has not got: it
+// would do as a secret, and as an address.
+const unset = "http://unset.invalid"
+
+// open opens the desk. It makes no database that is not there.
+func (p *place) open(ctx context.Context) (desk, io.Closer, error) {
+	c, err := p.load()
+	if err != nil {
+		return nil, nil, &unreachable{fmt.Errorf("%w\n(--db FILE looks at an outbox without a configuration)", err)}
+	}
+	store, err := p.openStore(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts := operate.Options{}
+	if c != nil {
+		opts.Plan = planOf(c)
+	}
+	return operate.New(store, opts), store, nil
+}
+
+func (p *place) openStore(ctx context.Context, c *config.Config) (*sqlite.Store, error) {
+	path, opts := p.db, sqlite.Options{Logger: slog.New(slog.DiscardHandler)}
+	switch {
+	case c != nil && c.Store.SQLite == nil:
+		return nil, &unreachable{errors.New("the outbox is in the memory of the bridge's own process: nobody else can look at it")}
+	case c != nil:
+		path, opts = c.Store.SQLite.Path, sqliteOptions(c.Store.SQLite, opts.Logger)
+	case path == "":
+		return nil, fmt.Errorf("no outbox is named: give --config FILE or --db FILE, or set $%s", configEnv)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, &unreachable{fmt.Errorf("no outbox: %w (it is made by the first run of the bridge)", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := sqlite.OpenFile(ctx, path, opts)
+	if err != nil {
+		return nil, &unreachable{fmt.Errorf("open the outbox: %w", err)}
+	}
+	return store, nil
+}
+
+// with runs f with an open desk.
+func (p *place) with(f func(ctx context.Context, d desk, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		d, closer, err := p.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer closer.Close()
+		return failing(f(cmd.Context(), d, args))
+	}
+}
+
+// failing marks an error as one of running, unless it is known to be one of
+// what was asked for.
+func failing(err error) error {
+	var exit exitStatus
+	var usage *usageError
+	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) {
+		return err
+	}
+	return &failure{err}
+}
+
+// usageError is an error of what was asked for.
+type usageError struct{ error }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// exitStatus ends the process with a status and says nothing more.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// planOf is what the configuration says to operators.
+func planOf(c *config.Config) *operate.Plan {
+	plan := &operate.Plan{}
+	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+		bindings := c.Routes[route].Bindings
+		for _, name := range slices.Sorted(maps.Keys(bindings)) {
+			b := bindings[name]
+			one := operate.PlannedBinding{
+				Route: route, Binding: name, Destination: destination(b),
+				MaxOutboxDepth: b.MaxOutboxDepth, RejectsWhenFull: b.OnFull != "dead_letter",
+			}
+			if b.Filter != nil {
+				one.Filter = b.Filter.Source
+			}
+			plan.Bindings = append(plan.Bindings, one)
+		}
+	}
+	for _, p := range c.Parked {
+		plan.Parked = append(plan.Parked, string(p))
+	}
+	return plan
+}
+
+// command writes a step's command for this place, to be copied into a shell.
+func (p *place) command(args []string) string {
+	if len(args) < 2 || args[0] != "gobridge" {
+		return shell(args)
+	}
+	file := p.config
+	if file == "" && p.db == "" {
+		file = os.Getenv(configEnv)
+	}
+	switch {
+	case args[1] == "run" || args[1] == "try":
+		if file == "" {
+			file = "FILE"
+		}
+		args = slices.Insert(slices.Clone(args), 2, file)
+	case p.db != "":
+		args = append(slices.Clone(args), "--db", p.db)
+	case p.config != "":
+		args = append(slices.Clone(args), "--config", p.config)
+	}
+	return shell(args)
+}
+
+// shell quotes arguments for a POSIX shell.
+func shell(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		plain := a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@+,%") == ""
+		if out[i] = a; !plain {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// whoami names the person at the terminal.
+func whoami() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	} else if env := os.Getenv("USER"); env != "" {
+		name = env
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
