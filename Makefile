@@ -45,7 +45,7 @@ kill: ## kill the real binary a few times under load, fill its disk (under a min
 torture: ## the same with ROUNDS (100) rounds; TORTURE_SEED repeats a run
 	TORTURE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 3h ./torture
 
-bench: ## measure store, drainer and the real binary; prints one table (about 10 minutes)
+bench: ## measure store, drainer and the real binary; prints one table (about 4 minutes)
 	$(GO) run ./bench
 
 docs: ## write docs/configuration.md and the JSON schema anew from the code
