@@ -203,6 +203,10 @@ func (d decimal) sortable() string {
 // numberSize is the documented estimate: a byte for two significant digits, one
 // more, and one for a sign.
 func numberSize(text string) int {
+	if plainInteger(text) {
+		digits := strings.TrimPrefix(text, "-")
+		return (len(strings.TrimRight(digits, "0"))+1)/2 + 1 + len(text) - len(digits)
+	}
 	d := mustDecimal(text)
 	size := (len(d.digits)+1)/2 + 1
 	if d.negative {

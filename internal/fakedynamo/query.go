@@ -1,5 +1,7 @@
 package fakedynamo
 
+import "encoding/json"
+
 // maxPage is where a page of Query or Scan ends: with the item that reaches it.
 const maxPage = 1 << 20
 
@@ -20,11 +22,30 @@ type query struct {
 }
 
 type pageResult struct {
-	Items            []item `json:",omitzero"`
+	Items            []item `json:"-"` // nil if only counted
 	Count            int
 	ScannedCount     int
 	LastEvaluatedKey item      `json:",omitzero"`
 	ConsumedCapacity *consumed `json:",omitempty"`
+}
+
+func (r pageResult) encode() ([]byte, error) {
+	rest, err := json.Marshal(r)
+	if err != nil || r.Items == nil {
+		return rest, err
+	}
+	size := len(rest)
+	for _, it := range r.Items {
+		size += 16 + it.size()*3/2
+	}
+	out := append(make([]byte, 0, size), `{"Items":[`...)
+	for i, it := range r.Items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendFields(out, it)
+	}
+	return append(append(out, "],"...), rest[1:]...), nil
 }
 
 func (r *query) touches(add func(string, string, item)) { add(r.TableName, r.IndexName, nil) }

@@ -172,7 +172,7 @@ func (s *Server) finish(c *Call, response any, err error) answer {
 		a.status, a.body = http.StatusInternalServerError, internalError().body()
 		c.Error = err.Error()
 	default:
-		if a.body, err = json.Marshal(response); err != nil {
+		if a.body, err = encode(response); err != nil {
 			a.status, a.body = http.StatusInternalServerError, internalError().body()
 			c.Error = err.Error()
 		}
@@ -180,6 +180,15 @@ func (s *Server) finish(c *Call, response any, err error) answer {
 	c.Cut = a.cut
 	s.observed.record(c, s.options.Log)
 	return a
+}
+
+// encode writes the answer. Pages, which are long, write themselves: encoding/json
+// would go over them twice.
+func encode(response any) ([]byte, error) {
+	if p, ok := response.(pageResult); ok {
+		return p.encode()
+	}
+	return json.Marshal(response)
 }
 
 // decode reads the parameters; those that the fake doesn't know are refused.
