@@ -47,6 +47,8 @@ torture: ## the same with ROUNDS (100) rounds; TORTURE_SEED repeats a run
 
 bench: ## measure store, drainer and the real binary; prints one table (about 4 minutes)
 	$(GO) run ./bench
+	$(GO) test -run='^$$' -bench=UserTransactions -benchtime=20000x ./store/sqlite
+	$(GO) test -run='^$$' -bench=ForeignCommit -benchtime=1000x ./store/sqlite
 
 docs: ## write docs/configuration.md and the JSON schema anew from the code
 	$(GO) generate ./config/...

@@ -237,6 +237,28 @@ func TestStoreOfTheTestIsUsed(t *testing.T) {
 	h.RequireDelivered("mail", 1)
 }
 
+// During a rolling deploy the old version of a service leaves alone what only
+// the new one serves.
+func TestOldAndNewVersionsSideBySide(t *testing.T) {
+	store := memory.New(memory.Options{})
+	versions := map[string][]bridge.Route{
+		"old": {{Name: "orders", Bindings: []bridge.Binding{{Name: "mail"}}}},
+		"new": {{Name: "orders", Bindings: []bridge.Binding{{Name: "mail"}, {Name: "text"}}}},
+	}
+	before, after := bridgetest.New(t, store, versions["old"]), bridgetest.New(t, store, versions["new"])
+	after.Publish("orders", message("1", "a"))
+	before.Publish("orders", message("2", "a"))
+	before.Drain()
+	before.RequireDelivered("mail", 2)
+	after.RequirePending("text", 1)
+	after.Drain()
+	if got := ids(after.RequireDelivered("text", 1)); got[0] != "1" {
+		t.Errorf("text got %v, want what was published with that binding", got)
+	}
+	after.RequireDelivered("mail", 0)
+	after.RequireEmpty()
+}
+
 func TestFailuresAreReadable(t *testing.T) {
 	cases := map[string]struct {
 		do   func(h *bridgetest.Harness)
