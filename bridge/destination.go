@@ -34,6 +34,7 @@ type destination struct {
 	depth   *depth               // nil without a bound
 	limiter *rate.Limiter        // nil without a rate
 	circuit *circuit
+	retries retriesSeen // of the drainer, of which there is one at a time
 
 	wake chan struct{} // has room for one: there may be work
 

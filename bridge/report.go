@@ -24,9 +24,14 @@ type reporter struct {
 	reported gobridge.Condition // what the store has of this owner
 	at       time.Time          // of the last report
 	next     time.Time          // the next look
-	retries  int64              // as of the last look
-	known    bool               // there was one since the circuit opened
 	done     chan report
+}
+
+// retriesSeen is how often somebody had asked for a retry when a drainer of the
+// destination looked last. It outlives the tenancy, as the circuit does.
+type retriesSeen struct {
+	n     int64
+	known bool // there was a look since the circuit opened
 }
 
 // report is what a call of the reporter came to.
@@ -58,7 +63,7 @@ func (d *drainer) startReport() {
 	now := time.Now()
 	current := d.circuit.condition()
 	if !current.Down {
-		r.known = false
+		d.retries.known = false
 	}
 	flipped := current.Down != r.reported.Down
 	moved := current.Down && current != r.reported && now.Sub(r.at) >= reportAgain
@@ -104,12 +109,12 @@ func (d *drainer) reportDone(done report) {
 		return
 	}
 	r.next = time.Now().Add(lookEvery)
-	if r.known && done.retries != r.retries {
+	if d.retries.known && done.retries != d.retries.n {
 		d.log(slog.LevelInfo, "asked to try the destination at once")
 		d.circuit.probeNow()
 		d.more = true
 	}
-	r.retries, r.known = done.retries, true
+	d.retries = retriesSeen{done.retries, true}
 }
 
 // when returns when the reporter wants to act next, zero for not by time.

@@ -166,6 +166,9 @@ func (n *night) bridge(line string) *exec.Cmd {
 	n.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		<-ended
+		if n.Failed() {
+			n.Logf("%s logged:\n%s", line, log.String())
+		}
 	})
 	listening := regexp.MustCompile(`msg=listening address=(\S+)`)
 	eventually(n.T, "the bridge listens", func() bool {

@@ -64,6 +64,8 @@ type place struct {
 	config string
 	db     string
 	json   bool
+
+	path string // of the outbox that was opened
 }
 
 // bind gives a command the flags of the place.
@@ -140,6 +142,7 @@ func (p *place) openStore(ctx context.Context, c *config.Config) (*sqlite.Store,
 	case path == "":
 		return nil, fmt.Errorf("no outbox is named: give --config FILE or --db FILE, or set $%s", configEnv)
 	}
+	p.path = path
 	if _, err := os.Stat(path); err != nil {
 		return nil, &unreachable{fmt.Errorf("no outbox: %w (it is made by the first run of the bridge)", err)}
 	}

@@ -85,6 +85,9 @@ func (p *place) writeStatus(s *operate.Status) error {
 	var out bytes.Buffer
 	for _, f := range s.Store {
 		wrap(&out, "STORE  ", "   ", f.State+": "+f.Text)
+		if f.State == operate.StateDisk {
+			f.Steps = append(f.Steps, operate.Step{Text: "see how full its disk is", Command: []string{"df", "-h", p.path}})
+		}
 		p.writeSteps(&out, f.Steps)
 	}
 	if len(s.Bindings) == 0 {
