@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type night struct {
 	dest  *dest
 	url   string // of the newest bridge
 	newed *exec.Cmd
+	db    *sql.DB // the outbox, opened as a stranger would
 }
 
 // dest is the destination: what it got, and how it answers.

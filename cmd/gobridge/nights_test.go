@@ -276,11 +276,15 @@ func newerSchema(t *testing.T) {
 // database opens the outbox as a stranger would.
 func (n *night) database() *sql.DB {
 	n.Helper()
+	if n.db != nil {
+		return n.db
+	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(n.dir, "outbox.db")+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		n.Fatal(err)
 	}
 	n.Cleanup(func() { _ = db.Close() })
+	n.db = db
 	return db
 }
 
