@@ -446,13 +446,13 @@ func (w *writer) drop() {
 	w.stmts.Close()
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = w.conn.Close()
-	w.conn, w.stmts = nil, nil
+	w.conn, w.stmts, w.dataVersion = nil, nil, 0 // each connection counts for itself
 }
 
 // poll looks whether others have committed. The data version does not change
 // with the writer's own commits, for it looks from its own connection.
 func (w *writer) poll(ctx context.Context) {
-	if w.conn == nil || !w.notify.watched() {
+	if !w.notify.watched() || w.ready(ctx) != nil {
 		return
 	}
 	w.polledAt = time.Now()
