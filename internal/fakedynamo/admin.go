@@ -108,7 +108,7 @@ func (r *createTable) table(s *Server) (*table, error) {
 		return nil, err
 	}
 	t := &table{name: r.TableName, definitions: r.AttributeDefinitions, schema: schema, base: newSpace(schema, false),
-		billing: r.BillingMode, throughput: r.ProvisionedThroughput, created: s.now(), waits: s.options.Describes, protected: r.DeletionProtectionEnabled}
+		billing: r.BillingMode, throughput: r.ProvisionedThroughput, created: s.now(), waits: s.options.Describes, misses: s.options.DescribeMisses, protected: r.DeletionProtectionEnabled}
 	if t.billing == "" {
 		t.billing = "PROVISIONED"
 	}
@@ -293,6 +293,10 @@ func (r *describeTable) run(s *Server, _ *Call) (any, error) {
 	defer s.mu.Unlock()
 	t := s.tables[r.TableName]
 	if t == nil {
+		return nil, dynamoError("ResourceNotFoundException", "Requested resource not found: Table: %s not found", r.TableName)
+	}
+	if t.misses > 0 {
+		t.misses--
 		return nil, dynamoError("ResourceNotFoundException", "Requested resource not found: Table: %s not found", r.TableName)
 	}
 	d := t.describe()

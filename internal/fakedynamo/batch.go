@@ -129,7 +129,7 @@ func (b *batchGet) table(name string, keys keysAndAttributes) error {
 // get reads one item; false leaves it unprocessed. As a whole a batch may see
 // part of a transaction.
 func (b *batchGet) get(t *table, key string, consistent bool) (*record, bool) {
-	found := t.base.shown[key]
+	found := t.readable(consistent).shown[key]
 	size, partition := found.sizeOrZero(), t.name+"\x00"+partitionOf(key)
 	if b.read >= b.most || b.bytes+size > maxBatchBytes || b.partitions[partition] > maxBatchPartition {
 		return nil, false

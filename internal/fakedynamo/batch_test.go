@@ -135,7 +135,7 @@ func TestNumericAndBinaryKeys(t *testing.T) {
 		w.must(numbers.put(attrs{"PK": str("p"), "SK": num(n)}))
 	}
 	w.must(numbers.put(attrs{"PK": str("p"), "SK": num("1")})) // the same item as 1.0
-	if got := numbers.list("", "p"); got != "-100000000000000000000 -20 -1 -0.5 0 0.5 1 9 10 100 100000000000000000000" {
+	if got := numbers.list(""); got != "-100000000000000000000 -20 -1 -0.5 0 0.5 1 9 10 100 100000000000000000000" {
 		t.Errorf("numbers in order: %s", got)
 	}
 	binaries := create("B")

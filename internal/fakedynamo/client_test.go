@@ -163,9 +163,9 @@ func (w *world) put(it attrs) error {
 	return err
 }
 
-func (w *world) get(pk, sk string) attrs {
+func (w *world) get(sk string) attrs {
 	w.t.Helper()
-	out, err := w.client.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: w.table, Key: key(pk, sk), ConsistentRead: aws.Bool(true)})
+	out, err := w.client.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: w.table, Key: key("p", sk), ConsistentRead: aws.Bool(true)})
 	w.must(err)
 	return out.Item
 }
@@ -179,11 +179,11 @@ func (w *world) transact(token string, items ...types.TransactWriteItem) error {
 	return err
 }
 
-// list reads the partition of an index, or of the table, and returns the sort
-// keys joined.
-func (w *world) list(index, pk string) string {
+// list reads the partition p of an index, or of the table if index is empty, and
+// returns the sort keys joined.
+func (w *world) list(index string) string {
 	w.t.Helper()
-	in := &dynamodb.QueryInput{TableName: w.table, KeyConditionExpression: aws.String("PK = :p"), ExpressionAttributeValues: attrs{":p": str(pk)}}
+	in := &dynamodb.QueryInput{TableName: w.table, KeyConditionExpression: aws.String("PK = :p"), ExpressionAttributeValues: attrs{":p": str("p")}}
 	if index != "" {
 		in.IndexName = aws.String(index)
 	}

@@ -18,11 +18,18 @@ type tableDescription struct {
 	TableSizeBytes            int
 	AttributeDefinitions      []attributeDefinition
 	KeySchema                 []keyElement
-	BillingModeSummary        *billingModeSummary          `json:",omitempty"`
-	ProvisionedThroughput     throughputDescription        `json:""`
-	GlobalSecondaryIndexes    []indexDescription           `json:",omitempty"`
-	DeletionProtectionEnabled bool                         `json:""`
-	TableClassSummary         *struct{ TableClass string } `json:",omitempty"`
+	BillingModeSummary        *billingModeSummary `json:",omitempty"`
+	ProvisionedThroughput     throughputDescription
+	GlobalSecondaryIndexes    []indexDescription `json:",omitempty"`
+	DeletionProtectionEnabled bool
+	Replicas                  []replicaDescription `json:",omitempty"`
+	GlobalTableVersion        string               `json:",omitempty"`
+	MultiRegionConsistency    string               `json:",omitempty"`
+}
+
+type replicaDescription struct {
+	RegionName    string
+	ReplicaStatus string
 }
 
 type billingModeSummary struct{ BillingMode string }
@@ -108,6 +115,9 @@ func (t *table) describe() *tableDescription {
 		TableName: t.name, TableStatus: t.status(), TableArn: tableARN(t.name), TableId: "00000000-0000-0000-0000-000000000000",
 		CreationDateTime: seconds(t.created), ItemCount: len(t.base.shown), TableSizeBytes: t.base.bytes,
 		AttributeDefinitions: t.definitions, KeySchema: t.schema.elements(), DeletionProtectionEnabled: t.protected,
+	}
+	if t.regions != nil {
+		d.Replicas, d.GlobalTableVersion, d.MultiRegionConsistency = t.regions, "2019.11.21", t.consistency
 	}
 	var throughput throughputDescription
 	if t.billing == payPerRequest {

@@ -18,7 +18,8 @@
 // # Hostile
 //
 // What no emulator shows can be switched on: indexes that lag item by item and out
-// of order (HoldIndex, LagIndex); transactions that overlap and conflict, and that
+// of order (HoldIndex, LagIndex); eventually consistent reads that are (the same, of
+// Replicas); transactions that overlap and conflict, and that
 // reads see a part of (Options.Overlap, Hooks.Prepared, Hooks.Applied,
 // Hooks.Order); throttled tables, indexes and partitions (SetThroughput); lost
 // answers, injected conflicts, throttles and errors (Hooks.Before, Schedule); tiny

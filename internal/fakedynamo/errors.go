@@ -42,24 +42,22 @@ type reason struct {
 
 func (e *apiError) Error() string { return e.code + ": " + e.message }
 
-// body is the JSON of the answer. A cancelled transaction has its Message
-// capitalised, as DynamoDB answers.
+// body is the JSON of the answer. Names are capitalised as DynamoDB does it: the
+// Message of a cancelled transaction, the reasons of one of two throttling errors.
 func (e *apiError) body() []byte {
-	var out any
+	out := map[string]any{"__type": e.space + e.code, "message": e.message}
 	if e.reasons != nil {
-		out = struct {
-			Type                string `json:"__type"`
-			CancellationReasons []reason
-			Message             string
-		}{e.space + e.code, e.reasons, e.message}
-	} else {
-		out = struct {
-			Type    string `json:"__type"`
-			Message string `json:"message"`
-			Item    item   `json:",omitempty"`
-
-			ThrottlingReasons []throttlingReason `json:",omitempty"`
-		}{e.space + e.code, e.message, e.item, e.throttling}
+		delete(out, "message")
+		out["Message"], out["CancellationReasons"] = e.message, e.reasons
+	}
+	if e.item != nil {
+		out["Item"] = e.item
+	}
+	switch {
+	case e.throttling != nil && e.code == "ThrottlingException":
+		out["throttlingReasons"] = e.throttling
+	case e.throttling != nil:
+		out["ThrottlingReasons"] = e.throttling
 	}
 	data, err := json.Marshal(out)
 	if err != nil {

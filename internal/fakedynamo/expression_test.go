@@ -201,7 +201,7 @@ func TestUpdates(t *testing.T) {
 			if code(err) != "ValidationException" || !strings.Contains(err.Error(), string(want)) {
 				t.Errorf("%s: got %v, want ValidationException with %q", c.expression, err, want)
 			}
-			if got := dumpAll(w.get("p", "1")); got != dumpAll(sample()) {
+			if got := dumpAll(w.get("1")); got != dumpAll(sample()) {
 				t.Errorf("%s: refused, but it left %s", c.expression, got)
 			}
 			continue
@@ -279,7 +279,7 @@ func TestValuesComeBackExactly(t *testing.T) {
 		it[fmt.Sprintf("n%d", i)] = num(n)
 	}
 	w.must(w.put(it))
-	if got := dumpAll(w.get("p", text(it["SK"]))); got != dumpAll(it) {
+	if got := dumpAll(w.get(text(it["SK"]))); got != dumpAll(it) {
 		t.Errorf("got  %s\nwant %s", got, dumpAll(it))
 	}
 }
@@ -290,7 +290,7 @@ func TestNumbersAreNormalised(t *testing.T) {
 		"1.0": "1", "007": "7", "+5": "5", "-0": "0", "1e3": "1000", "1.50E-2": "0.015", "0.0": "0", "12300": "12300", ".5": "0.5",
 	} {
 		w.must(w.put(attrs{"PK": str("p"), "SK": str("1"), "n": num(in)}))
-		if got := text(w.get("p", "1")["n"]); got != want {
+		if got := text(w.get("1")["n"]); got != want {
 			t.Errorf("%s became %s, want %s", in, got, want)
 		}
 	}

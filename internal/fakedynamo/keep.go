@@ -19,7 +19,8 @@ func (s *Server) Snapshot(tableName string) *Snapshot {
 }
 
 // Restore puts the older copy in the place of what the table holds. Indexes show
-// it at once, whatever their lag was; request tokens are forgotten.
+// it at once, whatever their lag was; request tokens and the lag of Replicas are
+// forgotten.
 func (s *Server) Restore(snapshot *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,6 +29,7 @@ func (s *Server) Restore(snapshot *Snapshot) {
 	for key, r := range snapshot.items {
 		t.base.set(key, r)
 	}
+	t.replica = nil
 	for _, x := range t.indexes {
 		x.lag.pending, x.lag.due = nil, nil
 		x.space = newSpace(x.space.schema, true)
@@ -76,4 +78,16 @@ func (s *Server) Len(tableName string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.mustTable(tableName).base.shown)
+}
+
+// SetReplicas makes the table look like a global table with replicas in these
+// Regions; consistency is EVENTUAL or STRONG. Nothing is replicated.
+func (s *Server) SetReplicas(tableName, consistency string, regions ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.mustTable(tableName)
+	t.consistency, t.regions = consistency, nil
+	for _, region := range regions {
+		t.regions = append(t.regions, replicaDescription{region, "ACTIVE"})
+	}
 }

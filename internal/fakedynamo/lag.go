@@ -93,8 +93,8 @@ func (s *Server) showDue() {
 	}
 	now := s.calls.Load()
 	for _, t := range s.tables {
-		for _, x := range t.indexes {
-			for len(x.lag.due) > 0 && x.lag.due[0].due <= now {
+		for _, x := range append(t.indexes[:len(t.indexes):len(t.indexes)], t.replica) {
+			for x != nil && len(x.lag.due) > 0 && x.lag.due[0].due <= now {
 				x.advance(heap.Pop(&x.lag.due).(dueEntry).key)
 			}
 		}
@@ -116,12 +116,20 @@ func (s *Server) findIndex(tableName, name string) (*table, *index) {
 	if t == nil {
 		panic("fakedynamo: no table " + tableName)
 	}
+	if name == Replicas {
+		return t, t.replicate()
+	}
 	x := t.index(name)
 	if x == nil {
 		panic("fakedynamo: table " + tableName + " has no index " + name)
 	}
 	return t, x
 }
+
+// Replicas stands for an index's name in HoldIndex, LagIndex and their likes and
+// means the copies of the table that eventually consistent reads are answered from.
+// Without lag they are the table itself.
+const Replicas = ""
 
 // HoldIndex keeps changes from the index until they are shown by ShowItem,
 // ShowNext or ReleaseIndex.

@@ -141,7 +141,7 @@ func (s *Server) target(tableName, indexName string, consistent bool) (target, e
 		return target{}, err
 	}
 	if indexName == "" {
-		return target{t, nil, t.base}, nil
+		return target{t, nil, t.readable(consistent)}, nil
 	}
 	x := t.index(indexName)
 	switch {

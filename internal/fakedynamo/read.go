@@ -45,7 +45,10 @@ func (r *getItem) run(s *Server, c *Call) (any, error) {
 		return nil, err
 	}
 	key := t.schema.itemKey(r.Key)
-	found := s.serializable(t, key)
+	found := t.readable(r.ConsistentRead).shown[key]
+	if r.ConsistentRead || t.replica == nil {
+		found = s.serializable(t, key)
+	}
 	cost := units{read: readUnits(found.sizeOrZero(), r.ConsistentRead)}
 	if refused := s.refuseRead(c, t, "", partitionOf(key), cost.read); refused != nil {
 		return nil, refused

@@ -25,6 +25,9 @@ type Options struct {
 	// Describes is how many DescribeTable calls a new table, a new index or a
 	// deleted one takes until it has settled; zero means at once.
 	Describes int
+	// DescribeMisses is how many DescribeTable calls after CreateTable don't find
+	// the table: they are eventually consistent.
+	DescribeMisses int
 	// Overlap lets transactions take time, so that those that meet conflict, and
 	// lets Query, Scan and BatchGetItem see a part of one. Hooks.Prepared and
 	// Hooks.Applied do the same at steered moments.

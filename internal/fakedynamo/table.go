@@ -38,6 +38,10 @@ type table struct {
 	protected   bool
 	ttl         string
 	ttlChanged  time.Time
+	replica     *index // what eventually consistent reads see, nil if that is the table
+	misses      int    // DescribeTable calls that don't find it yet
+	regions     []replicaDescription
+	consistency string
 }
 
 func (t *table) index(name string) *index {
@@ -110,10 +114,36 @@ func (t *table) checkStored(it item) error {
 // when their lag lets them.
 func (s *Server) store(t *table, key string, after *record, effects []effect) {
 	before := t.base.shown[key]
-	t.base.set(key, after)
-	for _, e := range effects {
-		e.index.show(s, t.publicKey(cmp.Or(after, before)), key, e.shown)
+	if before == nil && after == nil {
+		return
 	}
+	t.base.set(key, after)
+	public := t.publicKey(cmp.Or(after, before))
+	for _, e := range effects {
+		e.index.show(s, public, key, e.shown)
+	}
+	if t.replica != nil {
+		t.replica.show(s, public, key, after)
+	}
+}
+
+// readable is what a read of the base table sees.
+func (t *table) readable(consistent bool) *space {
+	if consistent || t.replica == nil {
+		return t.base
+	}
+	return t.replica.space
+}
+
+// replicate makes the copy that eventually consistent reads see from now on.
+func (t *table) replicate() *index {
+	if t.replica == nil {
+		t.replica = &index{space: newSpace(t.schema, false), projection: projection{kind: "ALL"}}
+		for key, r := range t.base.shown {
+			t.replica.space.set(key, r)
+		}
+	}
+	return t.replica
 }
 
 // publicKey is a record's key as tests name it.

@@ -22,13 +22,13 @@ func TestTransactionIsAllOrNothing(t *testing.T) {
 	if errors.As(err, &cancelled) && text(cancelled.CancellationReasons[1].Item["v"]) != "have" {
 		t.Errorf("the reason has no old item: %v", cancelled.CancellationReasons[1])
 	}
-	if got := w.list("", "p"); got != "old" {
+	if got := w.list(""); got != "old" {
 		t.Errorf("a cancelled transaction left %q", got)
 	}
 	w.must(w.transact("", w.txPut("p", "1", "x", ""), w.txAdd("p", "n", 5),
 		types.TransactWriteItem{Delete: &types.Delete{TableName: w.table, Key: key("p", "old"), ConditionExpression: aws.String("attribute_exists(PK)")}},
 		types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: w.table, Key: key("p", "none"), ConditionExpression: aws.String("attribute_not_exists(PK)")}}))
-	if got := w.list("", "p"); got != "1 n" {
+	if got := w.list(""); got != "1 n" {
 		t.Errorf("after the transaction: %q", got)
 	}
 }
@@ -39,14 +39,14 @@ func TestTransactionToken(t *testing.T) {
 	for range 3 {
 		w.must(w.transact(name, w.txAdd("p", "1", 1), w.txPut("p", "2", "x", "")))
 	}
-	if got := text(w.get("p", "1")["n"]); got != "1" {
+	if got := text(w.get("1")["n"]); got != "1" {
 		t.Errorf("applied %s times", got)
 	}
 	w.wantCode(w.transact(name, w.txAdd("p", "1", 2), w.txPut("p", "2", "x", "")), "IdempotentParameterMismatchException", "")
 	if w.server != nil {
 		w.server.Advance(10*time.Minute + time.Second)
 		w.must(w.transact(name, w.txAdd("p", "1", 1)))
-		if got := text(w.get("p", "1")["n"]); got != "2" {
+		if got := text(w.get("1")["n"]); got != "2" {
 			t.Errorf("after ten minutes the token should be new; n is %s", got)
 		}
 	}
