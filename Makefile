@@ -9,13 +9,16 @@ NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race lint fuzz bench torture kill docs
+.PHONY: help run demo build test race lint fuzz bench torture kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build and run the bridge with examples/quickstart.yaml
 	./$(BIN) run examples/quickstart.yaml
+
+demo: build ## a bridge through a bad quarter of a minute, and the count of what arrived
+	./$(BIN) demo
 
 build: ## build bin/gobridge
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gobridge

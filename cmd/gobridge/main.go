@@ -96,7 +96,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(stdout, stderr), newValidate(stdout), newSchema(stdout), newVersion(stdout),
-		newInit(stdout))
+		newInit(stdout), newDemo(stdout, stderr))
 	newPlace := func() *place { return &place{stdout: stdout, stderr: stderr} }
 	root.AddCommand(newTry(os.Stdin, newPlace()))
 	for _, command := range []func(*place) *cobra.Command{

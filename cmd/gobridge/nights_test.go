@@ -443,3 +443,26 @@ func deadLettersElsewhere(t *testing.T) {
 	other.arrives("m-1", "m-2")
 	other.well()
 }
+
+// TestActsOnlySayWhatTheyWouldDo until they are given --yes and a reason.
+func TestActsOnlySayWhatTheyWouldDo(t *testing.T) {
+	n := newNight(t, "", "", "")
+	n.seed(0, func(ctx context.Context, s *sqlite.Store) error {
+		dead := stored(crm, "dead", "a")
+		dead.State, dead.Reason = gobridge.StateDead, gobridge.ReasonExhausted
+		return s.Persist(ctx, []gobridge.Record{dead, stored(crm, "m-1", "a")})
+	})
+	for _, act := range []string{
+		"pause orders", "halt orders/crm --key a", "retry orders/crm", "discard orders/crm", "dead redrive orders/crm", "dead discard orders/crm",
+	} {
+		n.says(0, "gobridge "+act, "", "would ", "to do it:", "gobridge "+act, `--yes --reason "..."`)
+		n.says(0, "gobridge "+act+" --json", "", `"done": false`)
+		n.says(2, "gobridge "+act+" --yes", "", `--yes wants --reason "..."`)
+	}
+	if s := n.figures(); s.Pending != 1 || s.Dead != 1 {
+		t.Errorf("they have changed something: %+v", s)
+	}
+	n.says(0, "gobridge audit --json", "", "[]")
+	n.says(2, "gobridge pause orderz", "", "not found: orderz; there is orders/crm")
+	n.says(0, "gobridge halt orders/crm --key a --yes --reason x --json", "", `"done": true`)
+}
