@@ -121,7 +121,7 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 // prepare returns a folder with a database that has its tables.
 func prepare(t *testing.T) string {
 	dir := t.TempDir()
-	db, err := open(filepath.Join(dir, "orders.db"))
+	db, err := open(t.Context(), filepath.Join(dir, "orders.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +189,11 @@ func live(t *testing.T, dir string, step int) (told []string, where string) {
 // checkTables compares orders and messages.
 func checkTables(t *testing.T, dir string, told []string, where string) {
 	t.Helper()
-	db, err := open(filepath.Join(dir, "orders.db"))
+	db, err := open(t.Context(), filepath.Join(dir, "orders.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	store, err := sqlite.Open(t.Context(), db, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func main() {
 }
 
 func run(ctx context.Context, path, listen string) (err error) {
-	db, err := open(path)
+	db, err := open(ctx, path)
 	if err != nil {
 		return err
 	}

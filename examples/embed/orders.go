@@ -26,12 +26,12 @@ const (
 )
 
 // open opens the service's database.
-func open(path string) (*sql.DB, error) {
+func open(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+settings)
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.Exec(createOrders)
+	_, err = db.ExecContext(ctx, createOrders)
 	return db, err
 }
 

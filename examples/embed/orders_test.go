@@ -20,7 +20,7 @@ import (
 // newService returns the service on a new database, with its routes in the
 // test's hands.
 func newService(t *testing.T) (*Service, *bridgetest.Harness, *sql.DB) {
-	db, err := open(filepath.Join(t.TempDir(), "orders.db"))
+	db, err := open(t.Context(), filepath.Join(t.TempDir(), "orders.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestHTTP(t *testing.T) {
 
 // TestRun places orders while the whole service runs, and stops it.
 func TestRun(t *testing.T) {
-	db, err := open(filepath.Join(t.TempDir(), "orders.db"))
+	db, err := open(t.Context(), filepath.Join(t.TempDir(), "orders.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

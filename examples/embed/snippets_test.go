@@ -143,7 +143,7 @@ func inbox(db *sql.DB, do func(tx *sql.Tx, d gobridge.Delivery) error) gobridge.
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback() // without effect once committed
+		defer func() { _ = tx.Rollback() }() // without effect once committed
 		result, err := tx.ExecContext(ctx, `INSERT INTO inbox (id) VALUES (?) ON CONFLICT DO NOTHING`, d.DedupeID())
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ func TestMigrationsOfTheServicesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	if err := store.Persist(t.Context(), []gobridge.Record{{Partition: "r/b/0", Binding: "b", Envelope: order("1")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestMigrationsOfTheServicesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer alone.Close()
+	defer func() { _ = alone.Close() }()
 	if by := schema(t, other); !slices.Equal(before, by) {
 		t.Errorf("the migrations make\n%s\nOpen makes\n%s", strings.Join(before, "\n"), strings.Join(by, "\n"))
 	}
@@ -131,7 +131,7 @@ func schema(t *testing.T, db *sql.DB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var out []string
 	for rows.Next() {
 		var s string

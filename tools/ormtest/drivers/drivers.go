@@ -37,9 +37,9 @@ func Run(t *testing.T, open func(dsn string) (*sql.DB, error)) {
 	}
 	t.Logf("told to open it as %s", dsn)
 	db = must(open(dsn))(t)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	store := must(sqlite.Open(t.Context(), db, sqlite.Options{}))(t)
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	publishWhileDraining(t, store)
 }
 
