@@ -98,7 +98,7 @@ func (s *Store) takeSeqs(ctx context.Context, c call, p gobridge.Partition, t ta
 	values := item{":nonce": str(nonce), ":n": num(t.n)}
 	update, condition := "SET #nonce = :nonce", "attribute_exists(#PK) AND #nonce <> :nonce"
 	if t.mode != raiseNot {
-		update += ", #newest = :newest"
+		update += ", #newest_was = #newest, #newest = :newest"
 		values[":newest"] = num(t.newest)
 	}
 	switch t.mode {
@@ -133,7 +133,10 @@ func (s *Store) takeSeqs(ctx context.Context, c call, p gobridge.Partition, t ta
 	}
 	now, err := parseFence(it)
 	if err == nil && now.nonce == nonce { // it was done, and only the answer lost
-		return &allocation{last: now.seq, raised: t.newest, before: -1}, fence{}, nil
+		if t.mode == raiseNot {
+			now.newestWas = -1
+		}
+		return &allocation{last: now.seq, raised: t.newest, before: now.newestWas}, fence{}, nil
 	}
 	return nil, now, err
 }
@@ -151,15 +154,18 @@ func (s *Store) giveBack(ctx context.Context, c call, p gobridge.Partition, a al
 		s.count(ctx, c, p, d)
 		return
 	}
-	values := item{":nonce": str(newNonce()), ":last": num(a.last), ":raised": num(a.raised), ":newest": num(newest)}
+	nonce := newNonce()
+	values := item{":nonce": str(nonce), ":last": num(a.last), ":raised": num(a.raised), ":newest": num(newest)}
 	update := d.figures(values)
 	update = "SET #newest = :newest, " + update[len("SET "):]
 	condition := "#seq_counter = :last AND #newest = :raised"
 	_, err := s.updateItem(context.WithoutCancel(ctx), c, &ddb.UpdateItemInput{
 		Key: key(partitionKey(p), fenceSK), UpdateExpression: &update, ConditionExpression: &condition,
 		ExpressionAttributeNames: names(update, condition), ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	if err != nil {
+	now, _ := failedCondition(err)
+	if old := (parser{it: now}); err != nil && old.text("nonce") != nonce {
 		s.count(ctx, c, p, d)
 		return
 	}

@@ -15,14 +15,14 @@ import (
 //
 //	max_claim_version, owner   the newest token
 //	seq_counter                the newest Seq given out
-//	newest                     the newest stamp, in nanoseconds
+//	newest, newest_was         the newest stamp, in nanoseconds, and the one before
 //	pending, claimed           figures; see ADR 5 for their error bound
 //	dead, dead_bytes           figures, exact, for they bound the dead letters
 //	retries                    calls of Retry that named the partition
 //	nonce                      the last change
 type fence struct {
 	token                             gobridge.Token
-	seq, newest                       int64
+	seq, newest, newestWas            int64
 	pending, claimed, dead, deadBytes int64
 	retries                           int64
 	nonce                             string
@@ -32,7 +32,7 @@ func parseFence(it item) (fence, error) {
 	p := parser{it: it}
 	f := fence{
 		token: gobridge.Token{Owner: p.text("owner"), Version: p.num("max_claim_version")},
-		seq:   p.num("seq_counter"), newest: p.num("newest"),
+		seq:   p.num("seq_counter"), newest: p.num("newest"), newestWas: p.num("newest_was"),
 		pending: p.num("pending"), claimed: p.num("claimed"), dead: p.num("dead"), deadBytes: p.num("dead_bytes"),
 		retries: p.num("retries"), nonce: p.text("nonce"),
 	}

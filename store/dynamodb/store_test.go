@@ -64,7 +64,9 @@ func (d database) open(tb testing.TB, now func() time.Time, change func(*dynamod
 
 func (d database) Store(tb testing.TB, now func() time.Time) gobridge.Store {
 	tb.Helper()
-	return d.open(tb, now, nil)
+	s := d.open(tb, now, nil)
+	s.Impatient()
+	return s
 }
 
 // Snapshot copies the table as a backup does.
@@ -77,6 +79,7 @@ func (d database) Snapshot(testing.TB) func(testing.TB) storetest.Database {
 	}
 }
 
+// backend is a server that does what fake says, and its stores.
 func backend(fake fakedynamo.Options) storetest.Backend {
 	return storetest.Backend{
 		Open:       func(tb testing.TB, o storetest.Options) storetest.Database { return newDatabase(tb, o, fake) },

@@ -296,11 +296,11 @@ func (s *Store) purge(ctx context.Context, c call, rows []*row) (int, error) {
 			ExpressionAttributeValues:           item{":was": str(rows[i].nonce)},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		})
-		_, changed := failedCondition(err)
+		old, changed := failedCondition(err)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case err == nil:
+		case err == nil, changed && len(old) == 0: // gone: it may be that the answer was lost
 			n++
 		case !changed && firstErr == nil:
 			firstErr = err
