@@ -380,3 +380,16 @@ func (c *counter) Observe(_ context.Context, e bridge.Event) {
 	defer c.mu.Unlock()
 	c.counts[e.Kind] += max(1, e.Count)
 }
+
+func TestRunThatIsStoppedBeforeItHasBegunIsNoFailure(t *testing.T) {
+	b, err := bridge.New(memory.New(memory.Options{}), bridge.Options{Removed: bridge.RemovedRefuse,
+		Routes: []bridge.Route{{Name: "r", Bindings: []bridge.Binding{{Name: "b", Sender: &target{}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -149,9 +149,14 @@ func (s *Store) migrate(ctx context.Context, schema string) error {
 	return err
 }
 
-// databaseFile returns the path of a database, empty for one in memory.
+// databaseFile returns the path of a database, empty for one in memory. It is
+// the first to connect, and so the one that waits for locks that SQLite does not
+// wait for when it switches a new file to WAL mode.
 func databaseFile(ctx context.Context, db *sql.DB) (file string, err error) {
-	_, err = queryOne(ctx, db, `SELECT file FROM pragma_database_list WHERE name = 'main'`, nil, &file)
+	err = whileLocked(ctx, func() error {
+		_, err := queryOne(ctx, db, `SELECT file FROM pragma_database_list WHERE name = 'main'`, nil, &file)
+		return err
+	})
 	return file, err
 }
 

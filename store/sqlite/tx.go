@@ -12,18 +12,25 @@ import (
 
 // beginTx begins a transaction, and waits for a lock that others hold as long
 // as ctx allows, whatever the busy time-out of the connection.
-func beginTx(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
+func beginTx(ctx context.Context, db *sql.DB) (tx *sql.Tx, err error) {
+	err = whileLocked(ctx, func() error {
+		tx, err = db.BeginTx(ctx, nil)
+		return err
+	})
+	return tx, err
+}
+
+// whileLocked repeats f as long as it fails for a lock that others hold, and
+// ctx allows.
+func whileLocked(ctx context.Context, f func() error) error {
 	for {
-		tx, err := db.BeginTx(ctx, nil)
-		if err == nil {
-			return tx, nil
-		}
+		err := f()
 		if !locked(err) {
-			return nil, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(maxLockPause):
 		}
 	}
