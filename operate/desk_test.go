@@ -87,9 +87,9 @@ func (w *world) bury(p gobridge.Partition, n int) {
 	w.must(w.store.DeadLetter(w.Context(), token, burials))
 }
 
-func (w *world) dead(p gobridge.Partition) int64 {
+func (w *world) dead() int64 {
 	w.Helper()
-	s, err := w.store.Stats(w.Context(), p)
+	s, err := w.store.Stats(w.Context(), crm)
 	w.must(err)
 	return s[0].Dead
 }
@@ -243,14 +243,14 @@ func TestBulkPacesBoundsStopsAndGoesOn(t *testing.T) {
 	job := operate.Job{Kind: operate.Redrive, Filter: gobridge.Filter{Partition: crm}, DryRun: true}
 	dry, err := w.desk.Do(t.Context(), job, ann, nil)
 	w.must(err)
-	if dry.Count != 100 || dry.Keys != 10 || dry.Overtaken != 10 || dry.Reasons["permanent"] != 100 || len(dry.First) != 5 || w.dead(crm) != 100 {
-		t.Fatalf("dry: %+v, %d dead", dry, w.dead(crm))
+	if dry.Count != 100 || dry.Keys != 10 || dry.Overtaken != 10 || dry.Reasons["permanent"] != 100 || len(dry.First) != 5 || w.dead() != 100 {
+		t.Fatalf("dry: %+v, %d dead", dry, w.dead())
 	}
 	job.DryRun, job.Max = false, 30
 	capped, err := w.desk.Do(t.Context(), job, ann, nil)
 	w.must(err)
-	if capped.Count != 30 || !capped.More || w.dead(crm) != 70 {
-		t.Fatalf("capped: %+v, %d dead", capped, w.dead(crm))
+	if capped.Count != 30 || !capped.More || w.dead() != 70 {
+		t.Fatalf("capped: %+v, %d dead", capped, w.dead())
 	}
 	// Stopped in the middle, it tells how far it came.
 	job.Max, job.Pace = 0, 50
@@ -260,14 +260,14 @@ func TestBulkPacesBoundsStopsAndGoesOn(t *testing.T) {
 			cancel()
 		}
 	})
-	if !errors.Is(err, context.Canceled) || stopped.Count != 20 || w.dead(crm) != 50 {
-		t.Fatalf("stopped: %+v, %v, %d dead", stopped, err, w.dead(crm))
+	if !errors.Is(err, context.Canceled) || stopped.Count != 20 || w.dead() != 50 {
+		t.Fatalf("stopped: %+v, %v, %d dead", stopped, err, w.dead())
 	}
 	job.Pace = 0
 	rest, err := w.desk.Do(t.Context(), job, ann, nil)
 	w.must(err)
-	if rest.Count != 50 || w.dead(crm) != 0 {
-		t.Fatalf("the rest: %+v, %d dead", rest, w.dead(crm))
+	if rest.Count != 50 || w.dead() != 0 {
+		t.Fatalf("the rest: %+v, %d dead", rest, w.dead())
 	}
 	last := map[string]string{}
 	for _, r := range w.claim(crm, 1000) {

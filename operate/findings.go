@@ -242,7 +242,7 @@ func (v *view) failing(ctx context.Context, b *bindingOf) (*Finding, error) {
 			continue
 		}
 		f := &Finding{
-			State: StateFailing, Since: r.StoredAt,
+			State: StateFailing, Since: r.StoredAt, Note: v.passing(r),
 			Text: fmt.Sprintf("the oldest message, %s, %s: %s", r.Envelope.ID, failedHow(r), oneLine(r.Error)),
 			Steps: []Step{
 				{mend(r.Error) + ", then try it at once", gobridgeDo("retry", b.name())},
@@ -252,6 +252,13 @@ func (v *view) failing(ctx context.Context, b *bindingOf) (*Finding, error) {
 		return f, nil
 	}
 	return nil, nil
+}
+
+// passing reports whether a failure may well be over before anybody has got up:
+// the record is young and about to be tried again.
+func (v *view) passing(r *gobridge.Record) bool {
+	const soon, young = 30 * time.Second, time.Minute
+	return r.DueAt().Sub(v.now) < soon && v.now.Sub(r.StoredAt) < young
 }
 
 // failedHow says how often a record has failed.

@@ -128,16 +128,6 @@ func (d *Desk) look(ctx context.Context) (*view, error) {
 	return v, err
 }
 
-// find returns a binding of the view, nil if there is none.
-func (v *view) find(route, binding string) *bindingOf {
-	for _, b := range v.bindings {
-		if b.Route == route && b.Binding == binding {
-			return b
-		}
-	}
-	return nil
-}
-
 func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) {
 	out := BindingStatus{Route: b.Route, Binding: b.Binding, State: StateOK}
 	if b.plan != nil {

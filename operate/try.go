@@ -53,7 +53,7 @@ func Try(ctx context.Context, b *bridge.Bridge, plan *Plan, store gobridge.Inspe
 	records, err := handle.Records(e)
 	if err != nil {
 		out.Refused = err.Error()
-		return out, nil
+		return out, nil //nolint:nilerr // it is the answer
 	}
 	known, taken := true, 0
 	for _, p := range plan.Bindings {

@@ -100,14 +100,18 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	defer func() { _ = os.RemoveAll(dir) }() // it is the system's temporary folder
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	shop := &http.Server{Handler: http.HandlerFunc(d.serve), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- shop.Serve(l) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = shop.Serve(l) // until it is closed
+	}()
 	defer func() {
 		_ = shop.Close()
 		<-served

@@ -24,7 +24,7 @@ const asHolder = "GOBRIDGE_TEST_AS_HOLDER"
 func holdLock(path string) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	if err == nil {
-		_, err = db.BeginTx(context.Background(), nil) //nolint:sqlclosecheck // held on purpose
+		_, err = db.BeginTx(context.Background(), nil) // held on purpose
 	}
 	fmt.Println("locked", err)
 	if err == nil {

@@ -294,7 +294,7 @@ func freePort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
@@ -306,8 +306,11 @@ func (d *dest) listen(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: d, ReadHeaderTimeout: patience}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // until it is closed
+	}()
 	t.Cleanup(func() {
 		_ = server.Close()
 		<-done

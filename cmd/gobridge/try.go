@@ -82,7 +82,7 @@ func (p *place) try(ctx context.Context, c *config.Config, route string, e messa
 	var known gobridge.Inspector
 	store, err := p.openStore(ctx, c)
 	if err == nil {
-		defer store.Close()
+		defer func() { _ = store.Close() }() // nothing was written
 		known = store
 	}
 	b, err := bridge.New(memory.New(memory.Options{}), bridgeOptions(c, unsent(c), slog.New(slog.DiscardHandler)))
