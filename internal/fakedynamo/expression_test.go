@@ -305,9 +305,11 @@ func TestNumbersAreNormalised(t *testing.T) {
 func TestInvalidValues(t *testing.T) {
 	w := newWorld(t)
 	deep := str("x")
-	for range 33 {
+	for range 31 {
 		deep = &types.AttributeValueMemberL{Value: []types.AttributeValue{deep}}
 	}
+	w.must(w.put(attrs{"PK": str("p"), "SK": str("1"), "v": deep}))
+	deep = &types.AttributeValueMemberL{Value: []types.AttributeValue{deep}}
 	for name, v := range map[string]types.AttributeValue{
 		"empty set": &types.AttributeValueMemberSS{Value: []string{}}, "twice in a set": &types.AttributeValueMemberSS{Value: []string{"a", "a"}},
 		"twice as numbers": &types.AttributeValueMemberNS{Value: []string{"1", "1.0"}}, "null false": &types.AttributeValueMemberNULL{}, "too deep": deep,

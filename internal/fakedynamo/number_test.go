@@ -64,6 +64,19 @@ func TestNumbersAgainstRationals(t *testing.T) {
 	}
 }
 
+func TestNumberSize(t *testing.T) {
+	for text, want := range map[string]int{"0": 1, "1": 2, "12": 2, "123": 3, "1234": 3, "100": 2, "1010": 3, "0.0000001": 2, "1E125": 2, "1E-100": 2,
+		"1.5": 3, "15": 2, "1.234": 4, "3.14159": 5, "-1": 3, "-1.5": 4, "12345678901234567890123456789012345678": 20} {
+		canonical, err := canonicalNumber(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := numberSize(canonical); got != want {
+			t.Errorf("%s takes %d bytes, want %d", text, got, want)
+		}
+	}
+}
+
 // TestOrderedAgainstSlice compares the chunked list with a plain one.
 func TestOrderedAgainstSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep lists and maps may be nested.
+// maxDepth is how many levels an attribute may have, its innermost value included.
 const maxDepth = 32
 
 // UnmarshalJSON reads a map of attribute values. It has a reader of its own
@@ -131,7 +131,7 @@ func (r *wireReader) fields(depth int) (item, error) {
 }
 
 func (r *wireReader) value(depth int) (*value, error) {
-	if depth > maxDepth {
+	if depth >= maxDepth {
 		return nil, validation("Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit")
 	}
 	if !r.take('{') {
