@@ -182,14 +182,9 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// TestDocumentIsTested sees that every piece of Go in the document on embedding
-// stands, line by line, in code that is compiled and run.
-func TestDocumentIsTested(t *testing.T) {
-	const document = "../../docs/embedding.md"
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestDocumentsAreTested sees that every piece of Go in the document on embedding
+// and in the README stands, line by line, in code that is compiled and run.
+func TestDocumentsAreTested(t *testing.T) {
 	var sources []string
 	for _, pattern := range []string{"*.go", "../../tools/ormtest/*.go"} {
 		files, err := filepath.Glob(pattern)
@@ -204,14 +199,20 @@ func TestDocumentIsTested(t *testing.T) {
 			sources = append(sources, flat(string(source)))
 		}
 	}
-	pieces := strings.Split(string(text), "```go\n")[1:]
-	if len(pieces) == 0 {
-		t.Fatalf("%s has no Go in it", document)
-	}
-	for _, piece := range pieces {
-		piece, _, _ = strings.Cut(piece, "```")
-		if !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, flat(piece)) }) {
-			t.Errorf("%s: this stands in no tested code:\n%s", document, piece)
+	for _, document := range []string{"../../docs/embedding.md", "../../README.md"} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces := strings.Split(string(text), "```go\n")[1:]
+		if len(pieces) == 0 {
+			t.Errorf("%s has no Go in it", document)
+		}
+		for _, piece := range pieces {
+			piece, _, _ = strings.Cut(piece, "```")
+			if !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, flat(piece)) }) {
+				t.Errorf("%s: this stands in no tested code:\n%s", document, piece)
+			}
 		}
 	}
 }
