@@ -128,14 +128,15 @@ func (h *Harness) Drain() {
 	}
 }
 
-// Advance lets time pass: it delivers what comes due on the way, when it does,
-// and what is due in the end.
+// Advance lets time pass: it delivers what is due now, what comes due on the
+// way, when it does, and what is due in the end.
 func (h *Harness) Advance(d time.Duration) {
 	h.tb.Helper()
 	if d < 0 {
 		h.tb.Fatalf("Advance by %s: time does not go back", d)
 	}
 	end := h.Now().Add(d)
+	h.Drain()
 	for {
 		next := h.nextDue()
 		if next.IsZero() || next.After(end) {

@@ -21,8 +21,8 @@ type Route interface {
 // the transaction, and a drainer notices the commit by itself.
 //
 // A message whose ID the route has seen before is no failure: it is delivered
-// once. One whose ID came with other content is [gobridge.ErrIdentityReused].
-// Further errors are those of the route ([gobridge.ErrRejected],
+// once. One whose ID came with other content is [gobridge.ErrIdentityReused]; the
+// other messages of the call are in the transaction then. Further errors are those of the route ([gobridge.ErrRejected],
 // [gobridge.ErrInvalidRecord]). MaxOutboxDepth is not looked at: a destination
 // that is down must not stop the business that the transaction is about.
 func (s *Store) PublishTx(ctx context.Context, tx Execer, route Route, envelopes ...messaging.Envelope) error {
