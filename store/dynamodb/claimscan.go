@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -127,7 +128,7 @@ func (cl *claim) withoutHidden(ctx context.Context, picked []candidate) ([]candi
 	if len(ask) == 0 {
 		return picked, nil
 	}
-	found, err := cl.store.getRows(ctx, cl.call, cl.pk, ask, linkAttributes)
+	found, err := cl.lookUp(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -140,4 +141,30 @@ func (cl *claim) withoutHidden(ctx context.Context, picked []candidate) ([]candi
 		}
 		return c.key != "" && gone[c.key]
 	}), nil
+}
+
+// lookUp reads records one by one: a GetItem sees all of a transaction or
+// nothing, where a batch of reads may see half.
+func (cl *claim) lookUp(ctx context.Context, sks []string) (map[string]*row, error) {
+	slices.Sort(sks)
+	sks = slices.Compact(sks)
+	rows := make([]*row, len(sks))
+	errs := make([]error, len(sks))
+	each(len(sks), func(i int) {
+		out, err := cl.store.getItem(ctx, cl.call, &ddb.GetItemInput{
+			Key: key(cl.pk, sks[i]), ConsistentRead: yes(),
+			ProjectionExpression: ptr(linkAttributes), ExpressionAttributeNames: names(linkAttributes),
+		})
+		if err == nil && len(out.Item) > 0 {
+			rows[i], err = parseRow(out.Item)
+		}
+		errs[i] = err
+	})
+	found := map[string]*row{}
+	for i, r := range rows {
+		if r != nil {
+			found[sks[i]] = r
+		}
+	}
+	return found, errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,5 +12,23 @@ func (s *Store) Impatient() {
 	s.sleep = func(ctx context.Context, _ time.Duration) error {
 		runtime.Gosched()
 		return ctx.Err()
+	}
+}
+
+// AfterPage calls f when claims have read that many pages of partitions.
+func (s *Store) AfterPage(n int64, f func()) {
+	var read atomic.Int64
+	s.observer = pageObserver(func() {
+		if read.Add(1) == n {
+			f()
+		}
+	})
+}
+
+type pageObserver func()
+
+func (f pageObserver) Observe(e Event) {
+	if e.Metric == DynamoDBOutboxClaimScanPages {
+		f()
 	}
 }
