@@ -1,6 +1,7 @@
 package fakedynamo
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -27,9 +28,25 @@ type batchGetItem struct {
 }
 
 type batchGetResult struct {
-	Responses        map[string][]item
+	Responses        map[string][]item `json:"-"`
 	UnprocessedKeys  map[string]keysAndAttributes
 	ConsumedCapacity []*consumed `json:",omitempty"`
+}
+
+func (r batchGetResult) encode() ([]byte, error) {
+	rest, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	out := []byte(`{"Responses":{`)
+	for _, name := range slices.Sorted(maps.Keys(r.Responses)) {
+		if out[len(out)-1] != '{' {
+			out = append(out, ',')
+		}
+		out = append(slices.Grow(out, sizeOf(r.Responses[name])), `"`+name+`":`...)
+		out = appendItems(out, r.Responses[name])
+	}
+	return append(append(out, "},"...), rest[1:]...), nil
 }
 
 func (r *batchGetItem) touches(add func(string, string, item)) {

@@ -34,18 +34,28 @@ func (r pageResult) encode() ([]byte, error) {
 	if err != nil || r.Items == nil {
 		return rest, err
 	}
-	size := len(rest)
-	for _, it := range r.Items {
+	out := appendItems(append(make([]byte, 0, len(rest)+sizeOf(r.Items)), `{"Items":`...), r.Items)
+	return append(append(out, ','), rest[1:]...), nil
+}
+
+// sizeOf estimates the JSON of items.
+func sizeOf(items []item) int {
+	size := 0
+	for _, it := range items {
 		size += 16 + it.size()*3/2
 	}
-	out := append(make([]byte, 0, size), `{"Items":[`...)
-	for i, it := range r.Items {
+	return size
+}
+
+func appendItems(out []byte, items []item) []byte {
+	out = append(out, '[')
+	for i, it := range items {
 		if i > 0 {
 			out = append(out, ',')
 		}
 		out = appendFields(out, it)
 	}
-	return append(append(out, "],"...), rest[1:]...), nil
+	return append(out, ']')
 }
 
 func (r *query) touches(add func(string, string, item)) { add(r.TableName, r.IndexName, nil) }

@@ -185,11 +185,11 @@ func (s *Server) finish(c *Call, response any, err error) answer {
 	return a
 }
 
-// encode writes the answer. Pages, which are long, write themselves: encoding/json
-// would go over them twice.
+// encode writes the answer. Those that hold many items write themselves:
+// encoding/json would go over them twice.
 func encode(response any) ([]byte, error) {
-	if p, ok := response.(pageResult); ok {
-		return p.encode()
+	if long, ok := response.(interface{ encode() ([]byte, error) }); ok {
+		return long.encode()
 	}
 	return json.Marshal(response)
 }

@@ -1,6 +1,7 @@
 package fakedynamo
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -60,19 +61,22 @@ func (r *wireReader) string() (string, error) {
 	if !r.take('"') {
 		return "", serialization("a string was expected")
 	}
-	start, escaped := r.at, false
-	for r.at < len(r.data) && r.data[r.at] != '"' {
+	start := r.at
+	end := bytes.IndexByte(r.data[start:], '"')
+	escaped := end >= 0 && bytes.IndexByte(r.data[start:start+end], '\\') >= 0
+	for end, r.at = start+end, start; escaped && r.at < len(r.data) && r.data[r.at] != '"'; r.at++ {
 		if r.data[r.at] == '\\' {
-			escaped = true
 			r.at++
 		}
-		r.at++
 	}
-	if r.at >= len(r.data) {
+	if escaped {
+		end = r.at
+	}
+	if end < start || end >= len(r.data) {
 		return "", serialization("a string does not end")
 	}
-	raw := r.data[start:r.at]
-	r.at++
+	raw := r.data[start:end]
+	r.at = end + 1
 	if !utf8.Valid(raw) {
 		return "", serialization("a string is not valid UTF-8")
 	}
@@ -299,19 +303,22 @@ func appendMember(out []byte, k kind, text string) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a JSON string.
+// appendText writes a JSON string, unescaped stretches in one go.
 func appendText(out []byte, text string) []byte {
-	out = slices.Grow(out, len(text)+2)
-	out = append(out, '"')
+	out = append(slices.Grow(out, len(text)+2), '"')
+	from := 0
 	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			out = append(out, '\\', c)
-		case c < 0x20:
+		c := text[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		out = append(out, text[from:i]...)
+		from = i + 1
+		if c < 0x20 {
 			out = append(out, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		default:
-			out = append(out, c)
+		} else {
+			out = append(out, '\\', c)
 		}
 	}
-	return append(out, '"')
+	return append(append(out, text[from:]...), '"')
 }
