@@ -99,7 +99,8 @@ func (sw *sweep) look(ctx context.Context, f *fence) error {
 	sw.state.mu.Lock()
 	p := sw.state.sweep
 	sw.state.mu.Unlock()
-	if p.next == nil && p.lastPages > 1 && time.Since(p.lastEnd) < time.Duration(p.lastPages-1)*pagePace {
+	rested := sw.now.Sub(p.lastEnd)
+	if p.next == nil && 0 <= rested && rested < time.Duration(p.lastPages-1)*pagePace {
 		return nil
 	}
 	resumed := p.next != nil
@@ -196,7 +197,7 @@ func (sw *sweep) sort(items []item, p *pass) (full bool, err error) {
 // end closes a pass. If it counted other figures than the fence row has, and
 // nothing has changed for a while, the fence row is put right.
 func (sw *sweep) end(ctx context.Context, f *fence, p *pass) error {
-	p.next, p.lastPages, p.lastEnd = nil, p.pages, time.Now()
+	p.next, p.lastPages, p.lastEnd = nil, p.pages, sw.now
 	if p.nonce != f.nonce || p.pending == f.pending && p.claimed == f.claimed {
 		p.suspect = ""
 		return nil
