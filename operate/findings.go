@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,25 +125,29 @@ func (v *view) outage(b *bindingOf) *Finding {
 
 // mend says in general what an error of a destination asks for.
 func mend(text string) string {
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;()\"", r) })
+	for i := range words {
+		words[i] = strings.TrimRight(words[i], ":.")
+	}
+	has := func(any ...string) bool {
+		for _, one := range any {
+			if _, err := strconv.Atoi(one); err == nil && slices.Contains(words, one) || err != nil && strings.Contains(text, one) {
+				return true // a status is a word of its own, not a part of an address
 			}
 		}
 		return false
 	}
 	switch {
-	case has("401", "403", "407", "nauthorized", "orbidden"):
-		return "fix the credential"
-	case has("404", "405", "410", "421", "redirect", "no such host"):
-		return "fix the address"
-	case has("429"):
-		return "it asks to slow down: lower the rate"
 	case has("connection refused", "timeout", "deadline exceeded", "unreachable", "reset by peer", "EOF"):
 		return "bring it up, or the way to it"
 	case has("certificate", "tls:", "x509"):
 		return "fix the certificate"
+	case has("no such host", "404", "405", "410", "421", "redirect"):
+		return "fix the address"
+	case has("401", "403", "407", "nauthorized", "orbidden"):
+		return "fix the credential"
+	case has("429"):
+		return "it asks to slow down: lower the rate"
 	}
 	return "mend the destination"
 }

@@ -52,7 +52,7 @@ func (d *dest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.answer != nil {
 		status = d.answer(id)
 	}
-	if status == http.StatusOK {
+	if status == http.StatusOK && !slices.Contains(d.got, id) { // after a takeover it may come again
 		d.got = append(d.got, id)
 	}
 	w.WriteHeader(status)
@@ -81,7 +81,7 @@ func (d *dest) taken() []string {
 // mends itself within a test.
 const nightConfig = `
 version: 1
-lease_term: 1s
+lease_term: 2s
 grace: 1s
 store: { sqlite: { path: outbox.db%s } }
 http: { listen: "127.0.0.1:0" }

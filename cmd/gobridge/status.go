@@ -160,7 +160,7 @@ func newExplain(p *place) *cobra.Command {
 func newAudit(p *place) *cobra.Command {
 	limit := 20
 	cmd := p.bind(&cobra.Command{
-		Use:   "audit",
+		Use: "audit", Aliases: []string{"log"},
 		Short: "Say who did what, when and why, newest first",
 		Args:  cobra.NoArgs,
 		RunE: p.with(func(ctx context.Context, d desk, _ []string) error {
