@@ -33,5 +33,6 @@
 // transaction's 4 MB count the whole items, before or after, not the request; a
 // BatchGetItem stops after 1 MB of one partition key; a full page has a
 // LastEvaluatedKey even if nothing follows; a filter on an attribute that the index
-// does not show is refused. GetItem sees all of a transaction or nothing.
+// does not show is refused. GetItem sees all of a transaction or nothing. The
+// package's README.md tells how it compares with other implementations.
 package fakedynamo
