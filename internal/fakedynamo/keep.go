@@ -40,6 +40,7 @@ func (s *Server) Restore(snapshot *Snapshot) {
 		}
 	}
 	clear(s.tokens)
+	s.tokenOrder = nil
 }
 
 func (s *Server) mustTable(name string) *table {

@@ -48,6 +48,7 @@ type Server struct {
 	tables     map[string]*table
 	running    map[lockKey]*transaction
 	tokens     map[string]*tokenState
+	tokenOrder []string // oldest first
 	throughput map[resource]Throughput
 	meters     map[meterKey]float64
 	metered    int64 // the second that the meters are of

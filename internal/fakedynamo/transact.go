@@ -3,6 +3,7 @@ package fakedynamo
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,7 @@ const (
 	maxTransactItems = 100
 	maxTransactBytes = 4 << 20
 	tokenLife        = 10 * time.Minute
+	maxTokens        = 50_000 // that the fake remembers at least
 )
 
 type transactWriteItems struct {
@@ -146,9 +148,8 @@ func (s *Server) token(r *transactWriteItems) (state *tokenState, repeated bool,
 	known := s.tokens[name]
 	switch {
 	case known == nil || !known.running && !s.now().Before(known.until):
-		s.forgetTokens()
 		state = &tokenState{digest: digest, running: true}
-		s.tokens[name] = state
+		s.remember(name, state)
 		return state, false, nil
 	case known.digest != digest:
 		return nil, false, dynamoError("IdempotentParameterMismatchException", "Idempotent parameters do not match")
@@ -158,17 +159,20 @@ func (s *Server) token(r *transactWriteItems) (state *tokenState, repeated bool,
 	return known, true, nil
 }
 
-// forgetTokens drops tokens past their time, once there are many.
-func (s *Server) forgetTokens() {
-	if len(s.tokens) < 10_000 || len(s.tokens)%1000 != 0 {
+// remember keeps the token, and of all tokens the newest, so that a test of many
+// calls in no time stays small.
+func (s *Server) remember(name string, state *tokenState) {
+	s.tokens[name] = state
+	s.tokenOrder = append(s.tokenOrder, name)
+	if len(s.tokenOrder) < 2*maxTokens {
 		return
 	}
-	now := s.now()
-	for name, state := range s.tokens {
-		if !state.running && !now.Before(state.until) {
-			delete(s.tokens, name)
+	for _, old := range s.tokenOrder[:maxTokens] {
+		if known := s.tokens[old]; known != nil && !known.running {
+			delete(s.tokens, old)
 		}
 	}
+	s.tokenOrder = slices.Clone(s.tokenOrder[maxTokens:])
 }
 
 // prepare evaluates every item; if all may go on, the items are the
