@@ -66,7 +66,8 @@ func TestLetterRefusesWhatIsNone(t *testing.T) {
 }
 
 func FuzzDecodeLetter(f *testing.F) {
-	r := letterOf("a")
+	r := gobridge.Record{Partition: "r/b/0", Binding: "b", Error: "\xff", Redrives: 1}
+	r.Envelope = messaging.Envelope{ID: "i", OrderingKey: "\x00", Headers: messaging.Headers{"h": "\xfe"}, Payload: []byte("{}")}
 	line, err := operate.EncodeLetter(&r)
 	if err != nil {
 		f.Fatal(err)
