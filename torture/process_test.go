@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,6 +53,13 @@ func (l *logbook) matching(parts ...string) []line {
 		}
 	}
 	return out
+}
+
+// has reports whether a process has logged anything.
+func (l *logbook) has(pid int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines, func(one line) bool { return one.pid == pid })
 }
 
 // logWriter cuts one process's output into lines. It is a pipe's end and no
