@@ -18,9 +18,41 @@ func TestPartitionSplitsIntoItsParts(t *testing.T) {
 	if !ok || route != "orders" || binding != "crm" || shard != 3 {
 		t.Fatalf("%q splits into %q %q %d %v", p, route, binding, shard, ok)
 	}
-	for _, bad := range []gobridge.Partition{"", "a", "a/b", "a/b/", "a/b/x", "a/b/01", "a/b/1/2", "a/b/+1"} {
+	spread := gobridge.NewShard("orders", "crm", 3, 16)
+	route, binding, shard, ok = spread.Split()
+	if !ok || route != "orders" || binding != "crm" || shard != 3 || spread.Of() != 16 || p.Of() != 1 {
+		t.Fatalf("%q splits into %q %q %d of %d %v", spread, route, binding, shard, spread.Of(), ok)
+	}
+	if only := gobridge.NewShard("orders", "crm", 0, 1); only != gobridge.NewPartition("orders", "crm", 0) {
+		t.Errorf("the only partition of a binding is %q", only)
+	}
+	for _, bad := range []gobridge.Partition{"", "a", "a/b", "a/b/", "a/b/x", "a/b/01", "a/b/1/2", "a/b/+1",
+		"a/b/0of1", "a/b/4of4", "a/b/-1of4", "a/b/of4", "a/b/1of", "a/b/1of04", "a/b/1of2of3"} {
 		if _, _, _, ok := bad.Split(); ok {
 			t.Errorf("%q splits", bad)
+		}
+	}
+}
+
+// The numbers must never change: messages are stored by them.
+func TestShardIsStable(t *testing.T) {
+	for _, c := range []struct {
+		of      int
+		key, id string
+		want    int
+	}{{1, "a", "x", 0}, {4, "a", "x", 3}, {4, "a", "y", 3}, {4, "", "a", 3}, {7, "customer-7781", "", 0}, {64, "", "\x00", 0}} {
+		if got := gobridge.Shard(c.of, c.key, c.id); got != c.want {
+			t.Errorf("key %q, ID %q is in partition %d of %d, want %d", c.key, c.id, got, c.of, c.want)
+		}
+	}
+	const of, keys = 16, 16_000
+	counts := make([]int, of)
+	for i := range keys {
+		counts[gobridge.Shard(of, fmt.Sprint("key-", i), "")]++
+	}
+	for shard, n := range counts {
+		if n < keys/of*8/10 || n > keys/of*12/10 {
+			t.Errorf("partition %d has %d of %d keys", shard, n, keys)
 		}
 	}
 }
@@ -177,5 +209,21 @@ func TestErrorsNameWhatAndWhere(t *testing.T) {
 	}
 	if !errors.Is(err, gobridge.ErrStaleFencingToken) {
 		t.Error("the sentinel is out of reach")
+	}
+}
+
+func TestAnErrorIsNeverADelivery(t *testing.T) {
+	var none *gobridge.SendError
+	for _, err := range []error{
+		&gobridge.SendError{Err: errors.New("no outcome")},
+		&gobridge.SendError{Outcome: 99},
+		none,
+	} {
+		if outcome, _ := gobridge.Classify(err); outcome != gobridge.OutcomeTransient {
+			t.Errorf("%#v is outcome %d, want transient", err, outcome)
+		}
+		if err.Error() == "" {
+			t.Errorf("%#v has no text", err)
+		}
 	}
 }

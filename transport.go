@@ -132,10 +132,22 @@ type SendError struct {
 	Err   error
 }
 
-func (e *SendError) Error() string { return e.Err.Error() }
+func (e *SendError) Error() string {
+	if e == nil || e.Err == nil {
+		return errNoReason.Error()
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the cause.
-func (e *SendError) Unwrap() error { return e.Err }
+func (e *SendError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
+
+var errNoReason = errors.New("no reason given")
 
 // Permanent says that this record will never be delivered.
 func Permanent(err error) error { return sendError(OutcomePermanent, 0, err) }
@@ -151,13 +163,14 @@ func Unavailable(err error) error { return sendError(OutcomeUnavailable, 0, err)
 
 func sendError(outcome Outcome, after time.Duration, err error) error {
 	if err == nil {
-		err = errors.New("no reason given")
+		err = errNoReason
 	}
 	return &SendError{Outcome: outcome, After: after, Err: err}
 }
 
 // Classify says what the answer of a send means. It is the one place that
-// decides between transient and permanent.
+// decides between transient and permanent. An error is never a delivery: a
+// [SendError] that names none of the other outcomes is transient.
 func Classify(err error) (Outcome, time.Duration) {
 	var se *SendError
 	switch {
@@ -165,7 +178,7 @@ func Classify(err error) (Outcome, time.Duration) {
 		return OutcomeDelivered, 0
 	case errors.Is(err, ErrNotSent):
 		return OutcomeNotSent, 0
-	case errors.As(err, &se):
+	case errors.As(err, &se) && se != nil && se.Outcome > OutcomeDelivered && se.Outcome <= OutcomeNotSent:
 		return se.Outcome, se.After
 	default:
 		return OutcomeTransient, 0
