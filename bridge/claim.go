@@ -27,7 +27,7 @@ func (d *drainer) startClaim() {
 	if !d.nextDue.IsZero() && !now.Before(d.nextDue) {
 		d.more, d.nextDue = true, time.Time{}
 	}
-	if d.claiming || d.stopping || !d.more {
+	if d.claiming || d.stopping || !d.more || d.alone || d.clearing {
 		return
 	}
 	if d.failures > 0 && now.Sub(d.polled) < d.pause {

@@ -56,6 +56,7 @@ type drainer struct {
 	sending   int  // sends under way
 	unsettled int  // operations on their way to the store
 	alone     bool // the send under way is to be the only one
+	clearing  bool // the next one is to be, and the rest is being put back
 	probing   bool // a probe is being claimed or sent
 	mayProbe  bool // with once: a probe is left
 	stopping  bool

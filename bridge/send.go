@@ -13,9 +13,12 @@ import (
 )
 
 // Claims that took over a claimed record and never settled it: above aloneAbove
-// the record is sent alone, above crashedAbove no more at all.
+// the record is sent alone, above onlyAbove with nothing else claimed, so that
+// others are not counted along if the process dies, above crashedAbove no more
+// at all.
 const (
 	aloneAbove   = 1
+	onlyAbove    = 2
 	crashedAbove = 5
 )
 
@@ -35,6 +38,7 @@ type result struct {
 
 // startSends sends what is ready, so far as there is room.
 func (d *drainer) startSends() {
+	d.clearing = false
 	for d.ready.len() > 0 && d.sending < d.binding.Concurrency && !d.alone && !d.stopping {
 		if open, _ := d.circuit.state(); open {
 			d.releaseQueued()
@@ -52,7 +56,7 @@ func (d *drainer) startSends() {
 			continue
 		}
 		alone := head.rec.Unsettled > aloneAbove
-		if alone && d.sending > 0 && head.rec.Unsettled <= crashedAbove {
+		if alone && head.rec.Unsettled <= crashedAbove && !d.clearFor(head) {
 			return // until the others are back
 		}
 		if d.batch.MaxRecords > 1 && !alone {
@@ -68,6 +72,30 @@ func (d *drainer) startSends() {
 			d.startSend([]*item{head}, alone, false)
 		}
 	}
+}
+
+// clearFor reports whether a record that is to be sent alone can be sent now.
+// For one that is to be the only one claimed, it puts everything else back.
+func (d *drainer) clearFor(head *item) bool {
+	if d.sending > 0 {
+		return false
+	}
+	if head.rec.Unsettled <= onlyAbove {
+		return true
+	}
+	d.clearing = true
+	for _, it := range d.items {
+		if it.group != head.group && len(it.group.queue) > 0 {
+			d.releaseTail(it.group, nil)
+		}
+	}
+	for _, it := range head.group.queue[1:] {
+		d.settleLater(op{item: it, kind: opRelease})
+	}
+	head.group.queue = head.group.queue[:1]
+	d.ready.clear()
+	d.ready.push(head.group)
+	return len(d.items) == 1 && !d.claiming
 }
 
 // take marks an item as being sent: its key waits.
@@ -172,7 +200,13 @@ func (d *drainer) sendAll(j job) {
 // send runs beside the loop and answers it, always.
 func (d *drainer) send(batch []*item, probe bool) {
 	r := result{batch: batch, probe: probe}
-	defer func() { d.results <- r }()
+	defer func() {
+		if !r.untried && len(r.errs) != len(batch) { // a sender can end its goroutine, too
+			err := fmt.Errorf("the sender gave %d answers for %d deliveries", len(r.errs), len(batch))
+			r.errs = slices.Repeat([]error{err}, len(batch))
+		}
+		d.results <- r
+	}()
 	if d.limiter != nil {
 		for range batch {
 			if d.limiter.Wait(d.queueing) != nil {
@@ -197,10 +231,24 @@ func (d *drainer) send(batch []*item, probe bool) {
 	began := time.Now()
 	r.errs = d.call(deliveries)
 	r.took = time.Since(began)
-	if len(r.errs) != len(batch) {
-		err := fmt.Errorf("the sender gave %d answers for %d deliveries", len(r.errs), len(batch))
-		r.errs = slices.Repeat([]error{err}, len(batch))
+	for i, err := range r.errs {
+		if err != nil {
+			r.errs[i] = speakable(err)
+		}
 	}
+}
+
+// speakable returns err if its text can be had, and an error that says why not
+// otherwise: the methods of an error are the sender's code.
+func speakable(err error) (out error) {
+	defer func() {
+		if v := recover(); v != nil {
+			out = fmt.Errorf("the sender gave a %T that cannot be read: %v", err, v)
+		}
+	}()
+	_ = err.Error()
+	gobridge.Classify(err)
+	return err
 }
 
 // tooLate reports whether an item has expired or been put on hold while its send
