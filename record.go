@@ -1,6 +1,8 @@
 package gobridge
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,16 +21,60 @@ func NewPartition(route, binding string, shard int) Partition {
 	return Partition(route + "/" + binding + "/" + strconv.Itoa(shard))
 }
 
-// Split returns the parts of a partition made by [NewPartition], and false for
-// any other.
+// NewShard returns one of the partitions over which a binding is spread:
+// "route/binding/2of4" is the third of four, and the only one of one is
+// "route/binding/0". The number is part of the name, so that the partitions of
+// one number are never taken for those of another.
+func NewShard(route, binding string, shard, of int) Partition {
+	if of <= 1 {
+		return NewPartition(route, binding, shard)
+	}
+	return Partition(route + "/" + binding + "/" + strconv.Itoa(shard) + "of" + strconv.Itoa(of))
+}
+
+// Shard returns which of a binding's partitions a message belongs to, from 0 to
+// of-1: the first 8 bytes of the SHA-256 of its ordering key, or of its ID if it
+// has none, as a big-endian number, modulo of. It will never be another one, for
+// messages are stored by it.
+func Shard(of int, orderingKey, envelopeID string) int {
+	if of <= 1 {
+		return 0
+	}
+	if orderingKey == "" {
+		orderingKey = envelopeID
+	}
+	sum := sha256.Sum256([]byte(orderingKey))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(of))
+}
+
+// Split returns the parts of a partition made by [NewPartition] or [NewShard],
+// and false for any other.
 func (p Partition) Split() (route, binding string, shard int, ok bool) {
+	route, binding, shard, _, ok = p.parts()
+	return route, binding, shard, ok
+}
+
+// Of returns over how many partitions the binding was spread whose partition
+// this is: 1 if it is the only one, 0 if it is no partition of a binding.
+func (p Partition) Of() int {
+	_, _, _, of, _ := p.parts()
+	return of
+}
+
+func (p Partition) parts() (route, binding string, shard, of int, ok bool) {
 	route, rest, ok1 := strings.Cut(string(p), "/")
 	binding, number, ok2 := strings.Cut(rest, "/")
-	shard, err := strconv.Atoi(number)
-	if !ok1 || !ok2 || err != nil || NewPartition(route, binding, shard) != p {
-		return "", "", 0, false
+	of = 1
+	number, total, spread := strings.Cut(number, "of")
+	var err1, err2 error
+	shard, err1 = strconv.Atoi(number)
+	if spread {
+		of, err2 = strconv.Atoi(total)
 	}
-	return route, binding, shard, true
+	if !ok1 || !ok2 || err1 != nil || err2 != nil || spread && (of < 2 || shard < 0 || shard >= of) || NewShard(route, binding, shard, of) != p {
+		return "", "", 0, 0, false
+	}
+	return route, binding, shard, of, true
 }
 
 // CheckName reports what is wrong with name as the name of a route or a
