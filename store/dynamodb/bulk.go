@@ -216,7 +216,7 @@ func (s *Store) newerGone(ctx context.Context, c call, rows []*row) (map[*row]in
 		ExpressionAttributeValues: item{
 			":pk": str(partitionKey(c.partition)), ":records": str(recordPrefix), ":delivered": str(gobridge.StateDelivered.String()),
 		},
-		ConsistentRead: yes(), Limit: s.pageLimit(),
+		ConsistentRead: yes(),
 	}, func(it item) (bool, error) {
 		gone, err := parseRow(it)
 		if err != nil {

@@ -58,7 +58,7 @@ func (cl *claim) scan(ctx context.Context, sel *selection) error {
 			":pk": str(cl.pk), ":records": str(recordPrefix),
 			":pending": str(gobridge.StatePending.String()), ":claimed": str(gobridge.StateClaimed.String()),
 		},
-		ConsistentRead: yes(), Limit: s.pageLimit(),
+		ConsistentRead: yes(),
 	}
 	keyed := false
 	for pages := 1; ; pages++ {
@@ -85,13 +85,6 @@ func (cl *claim) scan(ctx context.Context, sel *selection) error {
 		}
 		in.ExclusiveStartKey = page.LastEvaluatedKey
 	}
-}
-
-func (s *Store) pageLimit() *int32 {
-	if s.scanPage == 0 {
-		return nil
-	}
-	return &s.scanPage
 }
 
 func (cl *claim) consider(sel *selection, r *row) {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Impatient makes the store try again without a wait.
+// Impatient makes the store try again without a wait, and sweep without a rest.
 func (s *Store) Impatient() {
+	s.pace = 0
 	s.sleep = func(ctx context.Context, _ time.Duration) error {
 		runtime.Gosched()
 		return ctx.Err()
@@ -30,5 +31,13 @@ type pageObserver func()
 func (f pageObserver) Observe(e Event) {
 	if e.Metric == DynamoDBOutboxClaimScanPages {
 		f()
+	}
+}
+
+// SleepBy lets waits pass by moving a clock.
+func (s *Store) SleepBy(advance func(time.Duration)) {
+	s.sleep = func(ctx context.Context, d time.Duration) error {
+		advance(d)
+		return ctx.Err()
 	}
 }

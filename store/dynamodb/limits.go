@@ -6,7 +6,7 @@ import "gobridge"
 // its attributes, a partition key 2,048 and a sort key 1,024 bytes, of which
 // escaping may need three for one; a transaction has 100 items and 4 MB.
 var limits = gobridge.Limits{
-	MaxPartition:   512,
+	MaxPartition:   340,
 	MaxID:          256,
 	MaxBinding:     64,
 	MaxKey:         1024,

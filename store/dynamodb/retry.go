@@ -51,8 +51,12 @@ func send[I, O any](ctx context.Context, s *Store, c call, r request,
 	open := false // an earlier attempt may have happened
 	started := time.Now()
 	var gaveUp time.Time
+	var last error
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil && !open {
+			if last != nil {
+				err = fmt.Errorf("%w; the last attempt: %w", err, last)
+			}
 			return nil, err
 		}
 		base := ctx
@@ -66,6 +70,7 @@ func send[I, O any](ctx context.Context, s *Store, c call, r request,
 		if err == nil {
 			return out, nil
 		}
+		last = err
 		v := judge(err, open)
 		open = open || v == ambiguous && r.write
 		if v == final {

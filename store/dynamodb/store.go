@@ -24,8 +24,8 @@ type Store struct {
 	observer Observer
 	sleep    func(context.Context, time.Duration) error
 
-	// scanPage bounds a page of a scan; zero leaves it to DynamoDB.
-	scanPage int32
+	// pace is how long sweeps rest for each page that they have read.
+	pace time.Duration
 
 	mu       sync.Mutex
 	states   map[gobridge.Partition]*state
@@ -60,7 +60,7 @@ func Open(ctx context.Context, client API, options Options) (*Store, error) {
 	options = options.withDefaults()
 	s := &Store{
 		api: client, options: options, table: options.Table, now: options.Now, log: options.Logger,
-		observer: options.Observer, sleep: wait, states: map[gobridge.Partition]*state{},
+		observer: options.Observer, sleep: wait, pace: pagePace, states: map[gobridge.Partition]*state{},
 	}
 	if !options.SkipCheck {
 		if err := CheckTable(ctx, client, options); err != nil {

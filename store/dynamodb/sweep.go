@@ -100,7 +100,7 @@ func (sw *sweep) look(ctx context.Context, f *fence) error {
 	p := sw.state.sweep
 	sw.state.mu.Unlock()
 	rested := sw.now.Sub(p.lastEnd)
-	if p.next == nil && 0 <= rested && rested < time.Duration(p.lastPages-1)*pagePace {
+	if p.next == nil && 0 <= rested && rested < time.Duration(p.lastPages-1)*sw.store.pace {
 		return nil
 	}
 	resumed := p.next != nil
@@ -153,7 +153,7 @@ func (sw *sweep) page(ctx context.Context, from item) (*ddb.QueryOutput, error) 
 		KeyConditionExpression: ptr(allRecords), ProjectionExpression: ptr(sweepAttributes),
 		ExpressionAttributeNames:  names(allRecords, sweepAttributes),
 		ExpressionAttributeValues: item{":pk": str(partitionKey(sw.call.partition)), ":records": str(recordPrefix)},
-		ConsistentRead:            yes(), Limit: sw.store.pageLimit(), ExclusiveStartKey: from,
+		ConsistentRead:            yes(), ExclusiveStartKey: from,
 	})
 }
 
