@@ -118,15 +118,14 @@ func (d *drainer) took(c claim) error {
 
 // admitAll takes in what was claimed, and returns what may be sent.
 //
-// What is held holds up its key, so a claim has no record of a key that has
-// held ones, but where a settling call worked and the answer was lost: then the
-// store has let the older record go, and this process does not know it yet.
-// Such records go back.
+// What is held holds up its key, so a claim has a record of a key that has held
+// ones in two cases only: a settling call for those has worked and the answer is
+// still to come, or the record is older than they are, for its CreatedAt was
+// given. It takes its place in the key, and waits for what is under way.
 func (d *drainer) admitAll(c claim) []*item {
 	items := make([]item, len(c.records))
 	for i := range items {
 		items[i].rec, items[i].claimed = &c.records[i], d.polled
-		items[i].early = d.keys[c.records[i].Envelope.OrderingKey] > 0
 	}
 	before, count := d.bytes, 0
 	taken := make([]*item, 0, len(items))
@@ -136,10 +135,6 @@ func (d *drainer) admitAll(c claim) []*item {
 			continue
 		}
 		count++
-		if it.early {
-			d.settleLater(op{item: it, kind: opRelease})
-			continue
-		}
 		d.enqueue(it)
 		taken = append(taken, it)
 	}

@@ -49,7 +49,6 @@ type drainer struct {
 
 	items  map[string]*item // what is claimed and not settled, by envelope ID
 	bytes  int64            // of the payloads and headers among them
-	keys   map[string]int   // how many of the items have an ordering key
 	groups map[string]*group
 	ready  queue
 
@@ -104,7 +103,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 	dr := &drainer{
 		destination: d, token: token, once: once,
 		work: work, sends: sends, intake: intake,
-		items: map[string]*item{}, keys: map[string]int{}, groups: map[string]*group{},
+		items: map[string]*item{}, groups: map[string]*group{},
 		limit: d.claims, more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
 		// Never blocks a sender, so that none outlives its send.
 		results: make(chan result, d.binding.Concurrency),

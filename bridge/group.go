@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"slices"
 	"time"
 
 	"gobridge"
@@ -12,7 +13,6 @@ type item struct {
 	group   *group
 	size    int64 // zero once its payload is let go
 	claimed time.Time
-	early   bool // claimed while older ones of its key were held
 	sending bool
 	solo    group // the group, unless it is in an earlier record's
 }
@@ -24,6 +24,13 @@ func (it *item) key() keyID {
 		return keyID{true, k}
 	}
 	return keyID{false, it.rec.Envelope.ID}
+}
+
+// next reports whether the item could be sent now: it is the first of its group,
+// which waits for nothing.
+func (it *item) next() bool {
+	g := it.group
+	return g.busy == 0 && len(g.queue) > 0 && g.queue[0] == it
 }
 
 // group is the claimed records of one ordering key, or one record without. One
@@ -73,7 +80,7 @@ func (q *queue) clear() {
 // admit takes a claimed record in. It reports false for one that is held
 // already.
 func (d *drainer) admit(it *item) bool {
-	id, key := it.rec.Envelope.ID, it.rec.Envelope.OrderingKey
+	id := it.rec.Envelope.ID
 	if d.items[id] != nil {
 		return false
 	}
@@ -81,13 +88,11 @@ func (d *drainer) admit(it *item) bool {
 	it.group = &it.solo
 	it.size = int64(len(it.rec.Envelope.Payload) + it.rec.Envelope.Headers.Size())
 	d.bytes += it.size
-	if key != "" {
-		d.keys[key]++
-	}
 	return true
 }
 
-// enqueue puts an admitted item behind those of its key.
+// enqueue puts an admitted item in its place among those of its key, which is
+// behind them but for a record whose CreatedAt was given.
 func (d *drainer) enqueue(it *item) {
 	if key := it.rec.Envelope.OrderingKey; key != "" {
 		if g := d.groups[key]; g != nil {
@@ -97,7 +102,12 @@ func (d *drainer) enqueue(it *item) {
 			d.groups[key] = it.group
 		}
 	}
-	it.group.queue = append(it.group.queue, it)
+	q := it.group.queue
+	at := len(q)
+	for at > 0 && it.rec.Older(q[at-1].rec) {
+		at--
+	}
+	it.group.queue = slices.Insert(q, at, it)
 }
 
 // proceed makes the group ready if there is something to send and nothing to
@@ -129,9 +139,4 @@ func (d *drainer) drop(it *item) {
 	d.bytes -= it.size
 	it.size = 0
 	delete(d.items, it.rec.Envelope.ID)
-	if key := it.rec.Envelope.OrderingKey; key != "" {
-		if d.keys[key]--; d.keys[key] == 0 {
-			delete(d.keys, key)
-		}
-	}
 }

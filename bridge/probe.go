@@ -15,7 +15,7 @@ const probeWindow = 256
 // time, for what is held keeps the rest of its key out of the next claim.
 func (d *drainer) tookProbe(taken []*item) {
 	for _, it := range taken {
-		if d.circuit.fresh(it.key()) {
+		if it.next() && d.circuit.fresh(it.key()) {
 			d.probe(it)
 			return
 		}
@@ -37,7 +37,7 @@ func (d *drainer) tookProbe(taken []*item) {
 func (d *drainer) waiting() []*item {
 	var out []*item
 	for _, it := range d.items {
-		if g := it.group; g.busy == 0 && len(g.queue) > 0 && g.queue[0] == it {
+		if it.next() {
 			out = append(out, it)
 		}
 	}
