@@ -9,10 +9,10 @@ NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race lint fuzz bench torture kill docs
+.PHONY: help run demo build test race lint fuzz bench bench-dynamodb torture kill docs
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build and run the bridge with examples/quickstart.yaml
 	./$(BIN) run examples/quickstart.yaml
@@ -52,6 +52,9 @@ bench: ## measure store, drainer and the real binary; prints one table (about 4 
 	$(GO) run ./bench
 	$(GO) test -run='^$$' -bench=UserTransactions -benchtime=20000x ./store/sqlite
 	$(GO) test -run='^$$' -bench=ForeignCommit -benchtime=1000x ./store/sqlite
+
+bench-dynamodb: ## count calls, units and conflicts of the DynamoDB store per message (about 5 minutes)
+	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable' ./store/dynamodb
 
 docs: ## write docs/configuration.md and the JSON schema anew from the code
 	$(GO) generate ./config/...
