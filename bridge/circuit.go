@@ -80,6 +80,7 @@ type failure struct {
 	count int
 	alone bool // one of its failures came soon after a success of another key
 	again bool // another key got through between its last two failures
+	odd   bool // that was so when the destination was said to be down
 }
 
 func newCircuit(retry Retry) *circuit {
@@ -154,6 +155,14 @@ func (c *circuit) fail(key keyID, id string, err string) uint64 {
 	defer c.mu.Unlock()
 	c.noteError(err)
 	c.tick++
+	if f := c.remember(key, id); !f.again { // a record known to fail by itself says nothing of the destination
+		c.failing[key] = c.tick
+	}
+	return c.tick
+}
+
+// remember notes a failure of a record at the newest tick.
+func (c *circuit) remember(key keyID, id string) *failure {
 	last := c.other(key)
 	f := c.memory[id]
 	if f == nil {
@@ -171,10 +180,19 @@ func (c *circuit) fail(key keyID, id string, err string) uint64 {
 	f.alone = f.alone || !last.at.IsZero() && time.Since(last.at) <= proofAge
 	f.tick = c.tick
 	f.count++
-	if !f.again { // a record known to fail by itself says nothing of the destination
-		c.failing[key] = c.tick
-	}
-	return c.tick
+	return f
+}
+
+// odd notes that a record was answered as if the destination were down, and
+// reports whether that is so for this record only: another key got through since
+// it was answered like that before, now or earlier.
+func (c *circuit) odd(key keyID, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tick++
+	f := c.remember(key, id)
+	f.odd = f.odd || f.again
+	return f.odd
 }
 
 // judge says whose fault the failure at tick is. Last means that no more signs

@@ -33,6 +33,7 @@ type destination struct {
 	window  int                  // records held at most
 	depth   *depth               // nil without a bound
 	limiter *rate.Limiter        // nil without a rate
+	turn    chan struct{}        // held while waiting for the limiter
 	circuit *circuit
 	retries retriesSeen // of the drainer, of which there is one at a time
 
@@ -56,6 +57,7 @@ func newDestination(b *Bridge, r *Route, binding *Binding) *destination {
 		claims:    claimLimit,
 		circuit:   newCircuit(binding.Retry),
 		wake:      make(chan struct{}, 1),
+		turn:      make(chan struct{}, 1),
 		strays:    map[gobridge.Ref]int{},
 	}
 	if sender, ok := binding.Sender.(gobridge.BatchSender); ok {

@@ -33,5 +33,9 @@
 //     there is work of one key only: a poisoned record and a dead destination
 //     look the same then. A person, or the next success of another key, decides.
 //
+// A record that gets Unavailable again, although another key got through since it
+// got that before, keeps nobody else waiting: it is tried again with a backoff, its
+// key waits, and no attempt is spent.
+//
 // A record without an ordering key counts as a key of its own.
 package bridge

@@ -42,8 +42,8 @@ type drainer struct {
 	intake context.Context // ends when a shutdown begins
 	tasks  sync.WaitGroup  // everything beside the loop, but for sends
 
-	// queueing ends with the intake or the lease: sends wait for their turn
-	// under it, for nothing has been sent yet.
+	// queueing ends with the intake, the lease, or when the circuit opens: sends
+	// wait for their turn under it, for nothing has been sent yet.
 	queueing     context.Context
 	stopQueueing context.CancelFunc
 
@@ -112,7 +112,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 		reporter: reporter{done: make(chan report, 1)},
 	}
 	dr.queueing, dr.stopQueueing = context.WithCancel(sends)
-	defer dr.stopQueueing()
+	defer func() { dr.stopQueueing() }()
 	dr.settler = newSettler(dr)
 	if dr.mayProbe, _ = d.circuit.state(); dr.mayProbe && once {
 		d.circuit.probeNow()

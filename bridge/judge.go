@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -85,6 +86,10 @@ func (d *drainer) trip(text string, after time.Duration) {
 	if d.circuit.trip(text, after) {
 		d.log(slog.LevelWarn, "destination is down", slog.String("error", text))
 		d.observe(d.work, Event{Kind: EventOpened, Err: errors.New(text)})
+		d.stopQueueing() // what waits for its turn would keep the probes waiting
+		if !d.stopping {
+			d.queueing, d.stopQueueing = context.WithCancel(d.sends)
+		}
 	}
 	d.releaseQueued()
 }

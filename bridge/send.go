@@ -170,7 +170,7 @@ func (d *drainer) fill() []*item {
 func (d *drainer) startSend(batch []*item, alone, probe bool) {
 	d.sending++
 	d.alone = alone
-	j := job{batch, probe}
+	j := job{batch, probe, d.queueing}
 	select {
 	case d.jobs <- j:
 	default:
@@ -182,13 +182,14 @@ func (d *drainer) startSend(batch []*item, alone, probe bool) {
 type job struct {
 	batch []*item
 	probe bool
+	turn  context.Context // for how long it may wait for its turn
 }
 
 // sendAll sends one batch after the other, for a goroutine of its own to each
 // would have to grow its stack anew each time.
 func (d *drainer) sendAll(j job) {
 	for {
-		d.send(j.batch, j.probe)
+		d.send(j)
 		select {
 		case j = <-d.jobs:
 		case <-d.over:
@@ -198,8 +199,9 @@ func (d *drainer) sendAll(j job) {
 }
 
 // send runs beside the loop and answers it, always.
-func (d *drainer) send(batch []*item, probe bool) {
-	r := result{batch: batch, probe: probe}
+func (d *drainer) send(j job) {
+	batch := j.batch
+	r := result{batch: batch, probe: j.probe}
 	defer func() {
 		if !r.untried && len(r.errs) != len(batch) { // a sender can end its goroutine, too
 			err := fmt.Errorf("the sender gave %d answers for %d deliveries", len(r.errs), len(batch))
@@ -208,14 +210,12 @@ func (d *drainer) send(batch []*item, probe bool) {
 		d.results <- r
 	}()
 	if d.limiter != nil {
-		for range batch {
-			if d.limiter.Wait(d.queueing) != nil {
-				r.untried = true
-				return
-			}
+		if !d.waitTurn(j.turn, len(batch)) {
+			r.untried = true
+			return
 		}
 		open, _ := d.circuit.state()
-		if open && !probe || slices.ContainsFunc(batch, d.tooLate) {
+		if open && !j.probe || slices.ContainsFunc(batch, d.tooLate) {
 			r.untried = true
 			return
 		}
@@ -236,6 +236,24 @@ func (d *drainer) send(batch []*item, probe bool) {
 			r.errs[i] = speakable(err)
 		}
 	}
+}
+
+// waitTurn waits until n records may be sent under the rate, and reports false if
+// ctx ends first. One waits at a time: the limiter gives back what is not used
+// only if nobody has come after.
+func (d *destination) waitTurn(ctx context.Context, n int) bool {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return false
+	}
+	for range n {
+		if d.limiter.Wait(ctx) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // speakable returns err if its text can be had, and an error that says why not
@@ -351,6 +369,12 @@ func (d *drainer) notDelivered(it *item, r result, outcome gobridge.Outcome, aft
 		// The send was broken off: by the end of the grace period, for with the
 		// lease lost nobody is here. What came of it nobody knows.
 		d.releaseTail(it.group, &op{item: it, kind: opRelease, tried: gobridge.Blameless, err: text})
+	case outcome == gobridge.OutcomeUnavailable && after == 0 && d.circuit.odd(it.key(), it.rec.Envelope.ID):
+		// It spends no attempt, but neither does it keep the others waiting.
+		d.releaseTail(it.group, &op{
+			item: it, kind: opRelease, tried: gobridge.Blameless, reason: reasonUnavailable, err: text,
+			pause: d.circuit.pauseOf(it.rec.Envelope.ID),
+		})
 	case outcome == gobridge.OutcomeUnavailable:
 		d.trip(text, after)
 		d.releaseTail(it.group, &op{item: it, kind: opRelease, tried: gobridge.Blameless, reason: reasonUnavailable, err: text})
