@@ -92,6 +92,7 @@ func TestWhatACrashLeftIsCutOff(t *testing.T) {
 		"a long line torn":            `{"id":"m2","data_text":"` + strings.Repeat("x", 300_000),
 		"blocks never written":        strings.Repeat("\x00", 5000),
 		"blocks never written amid":   `{"id":"m2","d` + strings.Repeat("\x00", 100) + "\"}\n" + `{"id":"m3"}`,
+		"a line hardly begun":         `{"`,
 		"a torn line and a blank end": `{"id":"m2` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +111,15 @@ func TestWhatACrashLeftIsCutOff(t *testing.T) {
 func TestAnotherKindOfFileIsLeftAlone(t *testing.T) {
 	folder := t.TempDir()
 	text := filepath.Join(folder, "notes.txt")
-	for _, content := range []string{"dear diary", "dear diary\n"} {
+	for _, content := range []string{
+		"dear diary", "dear diary\n",
+		`{"name":"precious","on":"one line"}`,
+		"{\n  \"on\": \"several\"\n}\n",
+		"a log\n{\"half\": ",
+		strings.Repeat("\x00", 50) + "image",
+		"HEAD\n" + strings.Repeat("\x00", 50) + "image",
+		"{\"other\":1}\n" + strings.Repeat("\x00", 100),
+	} {
 		if err := os.WriteFile(text, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +134,34 @@ func TestAnotherKindOfFileIsLeftAlone(t *testing.T) {
 		if _, err := jsonlines.OpenFile(path, jsonlines.Options{}); err == nil {
 			t.Errorf("opened %q", path)
 		}
+	}
+}
+
+func TestHugeFileOfAnotherKindIsNotReadWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 40
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jsonlines.OpenFile(path, jsonlines.Options{}); err == nil {
+		t.Error("opened a disk image")
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != size {
+		t.Errorf("the image has %d bytes now, %v", info.Size(), err)
+	}
+}
+
+func TestNothingButBlocksNeverWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	if err := os.WriteFile(path, make([]byte, 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	send(t, open(t, path), "m1")
+	if got := ids(t, path); got != "m1" {
+		t.Errorf("file has %s", got)
 	}
 }
 
