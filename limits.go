@@ -26,6 +26,9 @@ type Limits struct {
 	// MaxDead and MaxDeadBytes bound the dead letters of a partition.
 	MaxDead      int64
 	MaxDeadBytes int64
+	// Retention is how long the identity of an ended record is remembered; zero
+	// when the store does not tell.
+	Retention time.Duration
 	// MaxCallBytes bounds the envelopes of the records of one envelope together.
 	MaxCallBytes int64
 }

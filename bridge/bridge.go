@@ -19,7 +19,8 @@ type Bridge struct {
 	store        gobridge.Store
 	opts         Options
 	routes       map[string]*RouteHandle
-	destinations []*destination
+	outlets      []*outlet
+	destinations []*destination // the partitions of all outlets
 	byPartition  map[gobridge.Partition]*destination
 
 	running atomic.Bool
@@ -46,10 +47,13 @@ func New(store gobridge.Store, opts Options) (*Bridge, error) {
 		r := &opts.Routes[i]
 		h := &RouteHandle{bridge: b, route: *r}
 		for j := range r.Bindings {
-			d := newDestination(b, r, &r.Bindings[j])
-			h.destinations = append(h.destinations, d)
-			b.destinations = append(b.destinations, d)
-			b.byPartition[d.partition] = d
+			o := newOutlet(b, r, &r.Bindings[j])
+			h.outlets = append(h.outlets, o)
+			b.outlets = append(b.outlets, o)
+			b.destinations = append(b.destinations, o.shards...)
+			for _, d := range o.shards {
+				b.byPartition[d.partition] = d
+			}
 		}
 		b.routes[r.Name] = h
 	}
@@ -65,13 +69,17 @@ func (b *Bridge) Route(name string) *RouteHandle { return b.routes[name] }
 // hands the leases over, and returns nil.
 //
 // It returns early, with an error, if it runs already or finds
-// [ErrUnservedPartitions]. Whatever goes wrong later is logged and tried again.
+// [ErrUnservedPartitions] or [ErrPartitionsChanged]. Whatever goes wrong later is logged and tried again.
 func (b *Bridge) Run(ctx context.Context) error {
 	if !b.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
-	if err := b.checkRemoved(ctx); err != nil {
+	err := b.checkPartitions(ctx)
+	if err == nil {
+		err = b.checkRemoved(ctx)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // ended before it began
 		}
@@ -89,6 +97,9 @@ func (b *Bridge) Drain(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
+	if err := b.checkPartitions(ctx); err != nil {
+		return err
+	}
 	if err := b.drain(ctx, true); err != nil {
 		return err
 	}
@@ -104,34 +115,48 @@ func (b *Bridge) drain(ctx context.Context, once bool) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { b.watchHolds(watching) })
 
-	partitions := make([]gobridge.Partition, len(b.destinations))
-	for i, d := range b.destinations {
-		partitions[i] = d.partition
-	}
 	var stuck atomic.Bool
 	k := &keeper{
 		leases: b.opts.Leases, store: b.store, owner: b.opts.Owner, term: b.opts.LeaseTerm,
-		log: b.opts.Logger, once: once,
+		log: b.opts.Logger, once: once, serves: b.serves(),
 		event: func(e Event) {
 			if d := b.byPartition[e.Partition]; d != nil {
 				d.observe(ctx, e)
 			}
 		},
-		serve: func(intake, work context.Context, p gobridge.Partition, token gobridge.Token) error {
-			err := b.byPartition[p].serve(intake, work, token, once)
-			if errors.Is(err, errStuck) {
+		serve: func(intake, work context.Context, p gobridge.Partition, token gobridge.Token, ended func() bool) error {
+			d := b.byPartition[p]
+			d.draining(1)
+			defer d.draining(-1)
+			err := d.serve(intake, work, token, ended, once)
+			if errors.Is(err, errStuck) && ctx.Err() != nil {
 				stuck.Store(true)
 			}
 			return err
 		},
 	}
-	k.run(ctx, partitions)
+	for _, d := range b.destinations {
+		k.partitions = append(k.partitions, d.partition)
+	}
+	err := k.run(ctx)
 	stopWatching()
 	watch.Wait()
+	if err != nil {
+		return err
+	}
 	if stuck.Load() || !b.waitForStrays() {
 		return errStuck
 	}
 	return nil
+}
+
+// serves is what this process tells others that it serves.
+func (b *Bridge) serves() []serves {
+	out := make([]serves, len(b.outlets))
+	for i, o := range b.outlets {
+		out[i] = serves{o.route.Name, o.binding.Name, o.route.Partitions}
+	}
+	return out
 }
 
 // waitForStrays waits for sends whose lease ended under them. Their contexts

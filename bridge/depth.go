@@ -18,7 +18,8 @@ const depthAge = time.Second
 // it counts what this process adds and ignores what is drained, so it can only
 // be too high; before anything is refused the store is read again.
 type depth struct {
-	limit int64
+	limit      int64
+	partitions []gobridge.Partition
 
 	// persisting is held, shared, around every Persist, and exclusively around a
 	// read, so that no record is both in the figure read and counted as added.
@@ -45,18 +46,18 @@ func (d *depth) take(n int64) bool {
 
 // refresh reads the figure from the store and reserves room for n records if
 // there is any. It returns the figure.
-func (d *depth) refresh(ctx context.Context, store gobridge.Inspector, partition gobridge.Partition, n int64) (int64, bool, error) {
+func (d *depth) refresh(ctx context.Context, store gobridge.Inspector, n int64) (int64, bool, error) {
 	d.persisting.Lock()
 	defer d.persisting.Unlock()
-	stats, err := store.Stats(ctx, partition)
+	stats, err := store.Stats(ctx, d.partitions...)
 	if err != nil {
 		return 0, false, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.read, d.readAt, d.added = 0, time.Now(), 0
-	if len(stats) > 0 {
-		d.read = stats[0].Pending
+	for _, s := range stats {
+		d.read += s.Pending
 	}
 	if d.read+d.reserved+n > d.limit {
 		return d.read + d.reserved, false, nil
@@ -86,20 +87,20 @@ type reservation struct {
 // dead letters. The function returned must be called with Persist's answer.
 func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (func(error), error) {
 	var taken []reservation
-	for _, d := range h.destinations {
-		if d.depth == nil {
+	for _, o := range h.outlets {
+		if o.depth == nil {
 			continue
 		}
 		n := int64(0)
 		for i := range records {
-			if records[i].Partition == d.partition {
+			if records[i].Binding == o.binding.Name {
 				n++
 			}
 		}
 		if n == 0 {
 			continue
 		}
-		ok, err := h.reserveIn(ctx, d, records, n)
+		ok, err := h.reserveIn(ctx, o, records, n)
 		if err != nil {
 			for _, r := range taken {
 				r.depth.settle(r.n, false)
@@ -107,7 +108,7 @@ func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (f
 			return nil, err
 		}
 		if ok {
-			taken = append(taken, reservation{d.depth, n})
+			taken = append(taken, reservation{o.depth, n})
 		}
 	}
 	for _, r := range taken {
@@ -125,21 +126,21 @@ func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (f
 
 // reserveIn makes room for n records in one binding; not ok says that they were
 // turned into dead letters.
-func (h *RouteHandle) reserveIn(ctx context.Context, d *destination, records []gobridge.Record, n int64) (bool, error) {
-	if d.depth.take(n) {
+func (h *RouteHandle) reserveIn(ctx context.Context, o *outlet, records []gobridge.Record, n int64) (bool, error) {
+	if o.depth.take(n) {
 		return true, nil
 	}
-	pending, ok, err := d.depth.refresh(ctx, h.bridge.store, d.partition, n)
+	pending, ok, err := o.depth.refresh(ctx, h.bridge.store, n)
 	if err != nil || ok {
 		return ok, err
 	}
-	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", h.route.Name, d.binding.Name, pending, d.depth.limit)
-	h.bridge.observe(ctx, Event{Kind: EventFull, Partition: d.partition, Route: h.route.Name, Binding: d.binding.Name, Count: int(n)})
-	if d.binding.OnFull == FullReject {
+	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", h.route.Name, o.binding.Name, pending, o.depth.limit)
+	h.bridge.observe(ctx, Event{Kind: EventFull, Route: h.route.Name, Binding: o.binding.Name, Count: int(n)})
+	if o.binding.OnFull == FullReject {
 		return false, fmt.Errorf("%w: %s", gobridge.ErrOutboxFull, why)
 	}
 	for i := range records {
-		if records[i].Partition == d.partition {
+		if records[i].Binding == o.binding.Name {
 			records[i].State = gobridge.StateDead
 			records[i].Reason = gobridge.ReasonFull
 			records[i].Error = why

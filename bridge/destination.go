@@ -20,22 +20,79 @@ const (
 	maxClaimLimit = 512
 )
 
-// destination is a binding at work: what its drainer, the front door and the
-// status share.
+// outlet is a binding at work: what its partitions share.
+type outlet struct {
+	bridge  *Bridge
+	route   *Route
+	binding *Binding
+	shards  []*destination // as [gobridge.Shard] numbers them
+	depth   *depth         // nil without a bound
+	limiter *rate.Limiter  // nil without a rate
+	circuit *circuit
+
+	ownedMu sync.Mutex
+	owned   int // partitions that this process drains
+}
+
+func newOutlet(b *Bridge, r *Route, binding *Binding) *outlet {
+	o := &outlet{bridge: b, route: r, binding: binding, circuit: newCircuit(binding.Retry)}
+	if binding.Rate > 0 {
+		o.limiter = rate.NewLimiter(0, 1)
+		o.shareRate(r.Partitions)
+	}
+	for shard := range r.Partitions {
+		o.shards = append(o.shards, newDestination(o, shard))
+	}
+	if binding.MaxOutboxDepth > 0 {
+		o.depth = &depth{limit: int64(binding.MaxOutboxDepth), partitions: o.partitions()}
+	}
+	return o
+}
+
+func (o *outlet) partitions() []gobridge.Partition {
+	out := make([]gobridge.Partition, len(o.shards))
+	for i, d := range o.shards {
+		out[i] = d.partition
+	}
+	return out
+}
+
+// draining notes that this process drains n partitions more than before. Its part
+// of the binding's rate is that of its partitions.
+func (o *outlet) draining(n int) {
+	o.ownedMu.Lock()
+	defer o.ownedMu.Unlock()
+	o.owned += n
+	if o.limiter != nil && o.owned > 0 {
+		o.shareRate(o.owned)
+	}
+}
+
+func (o *outlet) shareRate(partitions int) {
+	part := o.binding.Rate * float64(partitions) / float64(o.route.Partitions)
+	o.limiter.SetLimit(rate.Limit(part))
+	// A small burst, for timers are coarse: at most a twentieth of a second's worth.
+	o.limiter.SetBurst(max(1, int(math.Min(part/20, 1<<20))))
+}
+
+// wakeUp tells the drainers of all partitions that there may be work.
+func (o *outlet) wakeUp() {
+	for _, d := range o.shards {
+		d.wakeUp()
+	}
+}
+
+// destination is a partition of a binding at work: what its drainer, the front
+// door and the status share.
 type destination struct {
-	bridge    *Bridge
-	route     *Route
-	binding   *Binding
+	*outlet
 	partition gobridge.Partition
 
 	batch   gobridge.BatchLimits // MaxRecords is one unless the sender takes batches
 	claims  int                  // records in a claim, to begin with
 	window  int                  // records held at most
-	depth   *depth               // nil without a bound
-	limiter *rate.Limiter        // nil without a rate
 	turn    chan struct{}        // held while waiting for the limiter
-	circuit *circuit
-	retries retriesSeen // of the drainer, of which there is one at a time
+	retries retriesSeen          // of the drainer, of which there is one at a time
 
 	wake chan struct{} // has room for one: there may be work
 
@@ -47,15 +104,13 @@ type destination struct {
 	strays   map[gobridge.Ref]int
 }
 
-func newDestination(b *Bridge, r *Route, binding *Binding) *destination {
+func newDestination(o *outlet, shard int) *destination {
+	binding := o.binding
 	d := &destination{
-		bridge:    b,
-		route:     r,
-		binding:   binding,
-		partition: gobridge.NewPartition(r.Name, binding.Name, 0),
+		outlet:    o,
+		partition: gobridge.NewShard(o.route.Name, binding.Name, shard, o.route.Partitions),
 		batch:     gobridge.BatchLimits{MaxRecords: 1},
 		claims:    claimLimit,
-		circuit:   newCircuit(binding.Retry),
 		wake:      make(chan struct{}, 1),
 		turn:      make(chan struct{}, 1),
 		strays:    map[gobridge.Ref]int{},
@@ -68,13 +123,6 @@ func newDestination(b *Bridge, r *Route, binding *Binding) *destination {
 		d.claims = min(max(claimLimit, d.batch.MaxRecords), maxClaimLimit)
 	}
 	d.window = maxClaimLimit * binding.Concurrency
-	if binding.MaxOutboxDepth > 0 {
-		d.depth = &depth{limit: int64(binding.MaxOutboxDepth)}
-	}
-	if binding.Rate > 0 {
-		// A small burst, for timers are coarse: at most a twentieth of a second's worth.
-		d.limiter = rate.NewLimiter(rate.Limit(binding.Rate), max(1, int(math.Min(binding.Rate/20, 1<<20))))
-	}
 	return d
 }
 

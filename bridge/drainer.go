@@ -40,6 +40,7 @@ type drainer struct {
 	work   context.Context // ends with the lease
 	sends  context.Context // ends with the lease or the grace of a shutdown
 	intake context.Context // ends when a shutdown begins
+	ended  func() bool     // whether the lease has ended: looks at the clock, too
 	tasks  sync.WaitGroup  // everything beside the loop, but for sends
 
 	// queueing ends with the intake, the lease, or when the circuit opens: sends
@@ -95,14 +96,14 @@ type drainerStatus struct {
 }
 
 // serve is the bridge's serveFunc for a destination.
-func (d *destination) serve(intake, work context.Context, token gobridge.Token, once bool) error {
+func (d *destination) serve(intake, work context.Context, token gobridge.Token, ended func() bool, once bool) error {
 	work, cancelWork := context.WithCancelCause(work)
 	defer cancelWork(nil)
 	sends, cancelSends := context.WithCancelCause(work)
 	defer cancelSends(nil)
 	dr := &drainer{
 		destination: d, token: token, once: once,
-		work: work, sends: sends, intake: intake,
+		work: work, sends: sends, intake: intake, ended: ended,
 		items: map[string]*item{}, groups: map[string]*group{},
 		limit: d.claims, more: true, pause: minPoll, polled: time.Now(), nextSweep: time.Now(),
 		// Never blocks a sender, so that none outlives its send.
@@ -279,11 +280,17 @@ func (d *drainer) leaveStrays() {
 	if d.sending == 0 {
 		return
 	}
+	records := 0
 	for _, it := range d.items {
 		if it.sending {
 			d.stray(it.ref(), 1)
+			records++
+			d.log(slog.LevelWarn, "a send was under way when the partition was lost",
+				slog.String("record", it.rec.Envelope.ID), slog.Int("attempt", max(1, it.rec.ReplayCount)),
+				slog.String("token", d.token.String()))
 		}
 	}
+	d.observe(d.work, Event{Kind: EventStray, Count: records})
 	n := d.sending
 	d.bridge.strays.Go(func() {
 		for range n {
@@ -296,8 +303,10 @@ func (d *drainer) leaveStrays() {
 	})
 }
 
-// lost reports whether the lease has ended, which the loop is about to see.
-func (d *drainer) lost() bool { return d.work.Err() != nil }
+// lost reports whether the lease has ended, which the loop is about to see. Asked
+// right before anything is done that a former owner must not do, it keeps a
+// process that was stopped for a while from doing it.
+func (d *drainer) lost() bool { return d.work.Err() != nil || d.ended() }
 
 // log writes about this partition.
 func (d *drainer) log(level slog.Level, message string, attrs ...slog.Attr) {

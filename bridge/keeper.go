@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gobridge"
@@ -17,16 +18,19 @@ var errTermEnded = errors.New("the lease could not be renewed before its term en
 // serveFunc drains a partition under a token. It returns when intake has ended
 // and everything is settled, at once when work has ended (the lease is lost),
 // and otherwise when it finds that the partition is another's (an error), or
-// has nothing more to do.
-type serveFunc func(intake, work context.Context, partition gobridge.Partition, token gobridge.Token) error
+// has nothing more to do. Over reports whether the lease's term has ended; after
+// a pause of the process it knows before work has ended.
+type serveFunc func(intake, work context.Context, partition gobridge.Partition, token gobridge.Token, over func() bool) error
 
-// keeper keeps the leases of partitions, and serves those it holds.
+// keeper keeps the leases of the partitions that fall to this process, and
+// serves them. How several processes share them, see share and member.
 //
 // Time is the monotonic clock throughout. A lease held by another is taken over
 // when its revision has not changed for its whole term, counted from after the
 // look that showed it first. An own lease ends a margin before its term, which
 // is counted from before the request that renewed it; a timer of its own sees to
-// that, whatever the renewing goroutine is waiting for.
+// that, whatever the renewing goroutine is waiting for, and whoever is about to
+// send or settle looks at the clock.
 type keeper struct {
 	leases gobridge.LeaseStore
 	store  gobridge.Inspector
@@ -35,32 +39,58 @@ type keeper struct {
 	log    *slog.Logger
 	event  func(Event)
 	serve  serveFunc
+	// serves is what the process tells the other members, partitions all that it
+	// could drain.
+	serves     []serves
+	partitions []gobridge.Partition
 	// once makes the keeper end when each partition has been served once, or
-	// was seen to be served by another.
+	// was seen to be served by another. It is no member then, and takes what is
+	// free.
 	once bool
 
 	mu       sync.Mutex
 	owned    map[gobridge.Partition]*tenancy
 	lost     map[gobridge.Partition]gobridge.Token // own leases given up without a release
 	finished map[gobridge.Partition]bool           // with once: done with
-	changed  chan struct{}                         // has room for one: a tenancy has ended
+	member   *gobridge.Lease                       // the slot; nil without
+	changed  chan struct{}                         // has room for one: something has ended, or a lease has changed
 
-	sightings map[gobridge.Partition]sighting // of the acquiring goroutine
+	// Of the looking goroutine.
+	sightings  map[gobridge.Partition]sighting
+	tenancies  sync.WaitGroup
+	joined     bool      // it has had a slot
+	unreadable time.Time // since when the outbox has not been readable
+	expecting  time.Time // since when another is about to release what falls to this process
+	unwatch    func()    // ends the lease store's notices; nil while there are none
 }
 
 // sighting is when a lease of another was first seen with a revision.
 type sighting struct {
 	revision int64
 	since    time.Time
+	moved    bool // it has been seen with another one before: somebody renews it
 }
 
 // tenancy is the holding of one lease.
 type tenancy struct {
-	lease   gobridge.Lease // guarded by keeper.mu
-	work    context.Context
-	cancel  context.CancelCauseFunc
-	expire  *time.Timer
-	leaving bool // guarded by keeper.mu: no longer renewed
+	lease    gobridge.Lease // guarded by keeper.mu
+	intake   context.Context
+	stop     context.CancelFunc // of the intake
+	work     context.Context
+	cancel   context.CancelCauseFunc
+	expire   *time.Timer
+	deadline atomic.Pointer[time.Time]
+	leaving  bool // guarded by keeper.mu: no longer renewed
+}
+
+// over reports whether the term has ended, and sees to it that the work ends
+// when it has.
+func (t *tenancy) over() bool {
+	if time.Now().Before(*t.deadline.Load()) {
+		return t.work.Err() != nil
+	}
+	t.cancel(errTermEnded)
+	return true
 }
 
 // margin is how long before its end an own term counts as ended.
@@ -71,9 +101,14 @@ func (k *keeper) poll() time.Duration {
 	return min(max(k.term/10, 5*time.Millisecond), time.Second)
 }
 
+// expectEvery is the pause between two looks while another is about to release
+// what falls to this process.
+const expectEvery = 20 * time.Millisecond
+
 // run keeps and serves the partitions until ctx has ended and every tenancy has
-// been wound up.
-func (k *keeper) run(ctx context.Context, partitions []gobridge.Partition) {
+// been wound up. It fails only if another process spreads a binding over another
+// number of partitions.
+func (k *keeper) run(ctx context.Context) error {
 	k.owned = map[gobridge.Partition]*tenancy{}
 	k.lost = map[gobridge.Partition]gobridge.Token{}
 	k.finished = map[gobridge.Partition]bool{}
@@ -81,17 +116,18 @@ func (k *keeper) run(ctx context.Context, partitions []gobridge.Partition) {
 	k.changed = make(chan struct{}, 1)
 
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
-	var tenancies, renewer sync.WaitGroup
+	var renewer sync.WaitGroup
 	renewer.Go(func() { k.renewAll(work) })
 
+	var err error
 	for ctx.Err() == nil {
-		free, holding := k.free(partitions)
-		if k.once && len(free) == 0 && !holding {
-			break
-		}
 		wait := time.Hour
-		if len(free) > 0 {
-			wait = k.acquireFree(ctx, work, free, &tenancies)
+		if !k.once && len(k.partitions) > 0 || k.once && len(k.free()) > 0 {
+			if wait, err = k.step(ctx, work); err != nil {
+				break
+			}
+		} else if k.once && !k.holding() {
+			break
 		}
 		select {
 		case <-ctx.Done():
@@ -99,82 +135,170 @@ func (k *keeper) run(ctx context.Context, partitions []gobridge.Partition) {
 		case <-time.After(wait):
 		}
 	}
-	tenancies.Wait()
+	k.leave(ctx) // first, so that the others look for what is released next
+	if k.unwatch != nil {
+		k.unwatch()
+	}
+	k.tenancies.Wait()
 	end()
 	renewer.Wait()
+	return err
 }
 
-// free returns the partitions to acquire, and whether any is held.
-func (k *keeper) free(partitions []gobridge.Partition) (free []gobridge.Partition, holding bool) {
+// free returns the partitions that this process neither holds nor is done with.
+func (k *keeper) free() (free []gobridge.Partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, p := range partitions {
+	for _, p := range k.partitions {
 		if k.owned[p] == nil && !k.finished[p] {
 			free = append(free, p)
 		}
 	}
-	return free, len(k.owned) > 0
+	return free
 }
 
-// acquireFree takes what can be taken, and returns how long to wait before the
-// next look.
-func (k *keeper) acquireFree(ctx, work context.Context, free []gobridge.Partition, tenancies *sync.WaitGroup) time.Duration {
+func (k *keeper) holding() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.owned) > 0
+}
+
+// step looks at the leases, takes what falls to this process and can be had,
+// lets go what falls to others, and returns how long to wait before the next look.
+func (k *keeper) step(ctx, work context.Context) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, k.term)
 	defer cancel()
-	leases, err := k.leases.Leases(call)
-	if err != nil {
-		k.warn(ctx, "leases cannot be read", "", err)
-		return k.poll()
-	}
-	seen := time.Now()
-	byPartition := make(map[gobridge.Partition]gobridge.Lease, len(leases))
-	for _, l := range leases {
-		byPartition[l.Partition] = l
-	}
-	wait := k.poll()
-	var take []gobridge.Partition
-	for _, p := range free {
-		l, ok := byPartition[p]
-		left := k.watch(p, l, ok, seen)
-		if left <= 0 {
-			take = append(take, p)
-		} else {
-			wait = min(wait, left)
+	v, err := k.look(call)
+	if err == nil && !k.once && k.slot() == nil {
+		var joined bool
+		if joined, err = k.join(call, v); err == nil && joined {
+			if v, err = k.look(call); err == nil && !k.joined {
+				k.joined = true
+				if rivals := k.rivals(v); len(rivals) > 0 {
+					return 0, &PartitionsError{Living: rivals}
+				}
+			}
 		}
 	}
-	if len(take) == 0 {
-		return wait
-	}
-	stats, err := k.store.Stats(call, take...)
 	if err != nil {
-		k.warn(ctx, "fences cannot be read", "", err)
-		return wait
-	}
-	fences := make(map[gobridge.Partition]int64, len(stats))
-	for _, s := range stats {
-		fences[s.Partition] = s.Fence.Version
-	}
-	for _, p := range take {
-		if ctx.Err() != nil {
-			break
+		if ctx.Err() == nil {
+			k.warn(ctx, "leases cannot be looked at", "", err)
 		}
-		k.acquire(call, work, p, byPartition[p], fences[p], ctx, tenancies)
+		return k.poll(), nil
 	}
-	return wait
+	if k.once {
+		wait, take := k.wanted(v, nil)
+		k.takeAll(ctx, call, work, v, take)
+		return wait, nil
+	}
+	if k.slot() == nil {
+		return k.poll(), nil
+	}
+	target := share(v.members, k.holders(v))
+	k.letGo(ctx, target)
+	wait, take := k.wanted(v, target)
+	k.takeAll(ctx, call, work, v, take)
+	k.bury(call, v)
+	k.watchOthers(v.alone)
+	return wait, nil
 }
 
-// watch returns how long a partition's lease must still be seen unchanged
-// before it can be taken, as of a look at seen.
-func (k *keeper) watch(p gobridge.Partition, l gobridge.Lease, ok bool, seen time.Time) time.Duration {
+// holders says who has which partition, as far as he keeps it.
+func (k *keeper) holders(v *view) map[gobridge.Partition]string {
+	out := map[gobridge.Partition]string{}
+	for p := range v.left {
+		if !v.free(p) {
+			out[p] = v.leases[p].Token.Owner
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for p := range k.owned {
+		out[p] = k.owner
+	}
+	return out
+}
+
+// letGo begins to hand over what falls to other members.
+func (k *keeper) letGo(ctx context.Context, target map[gobridge.Partition]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for p, t := range k.owned {
+		if to := target[p]; to != k.owner && to != "" && t.intake.Err() == nil {
+			k.log.LogAttrs(ctx, slog.LevelInfo, "partition is handed over",
+				slog.String("partition", string(p)), slog.String("to", to))
+			t.stop()
+		}
+	}
+}
+
+// wanted returns what can be taken, and how long to wait before the next look.
+// Without targets everything falls to this process.
+func (k *keeper) wanted(v *view, target map[gobridge.Partition]string) (wait time.Duration, take []gobridge.Partition) {
+	wait = k.poll()
+	if v.alone && target != nil {
+		wait = k.term / 3 // nobody waits but those who may come
+	}
+	coming := false
+	for _, p := range k.free() {
+		mine := target == nil || target[p] == k.owner
+		switch holder := v.leases[p].Token.Owner; {
+		case mine && v.free(p):
+			take = append(take, p)
+			continue
+		case mine && target != nil && (v.leavers[holder] || v.living(holder)):
+			coming = true
+		}
+		wait = min(wait, k.poll())
+		if !v.free(p) {
+			wait = min(wait, max(v.left[p], time.Millisecond))
+		}
+	}
+	switch {
+	case !coming:
+		k.expecting = time.Time{}
+	case k.expecting.IsZero():
+		k.expecting = time.Now()
+		fallthrough
+	case time.Since(k.expecting) < max(k.term/2, time.Second) && k.unwatch == nil:
+		wait = min(wait, expectEvery)
+	}
+	return wait, take
+}
+
+// watchOthers asks the lease store, if it can, to tell of changes while there
+// are other members.
+func (k *keeper) watchOthers(alone bool) {
+	switch notifier, ok := k.leases.(gobridge.Notifier); {
+	case !ok:
+	case alone && k.unwatch != nil:
+		k.unwatch()
+		k.unwatch = nil
+	case !alone && k.unwatch == nil:
+		k.unwatch = notifier.Notify(func(gobridge.Partition) { k.wake() })
+	}
+}
+
+func (k *keeper) wake() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// watch returns how long a lease must still be seen unchanged before it can be
+// taken, as of a look at seen.
+func (k *keeper) watch(l gobridge.Lease, seen time.Time) time.Duration {
+	p := l.Partition
 	k.mu.Lock()
 	own := k.lost[p] == l.Token
 	k.mu.Unlock()
-	if !ok || l.Released || own {
+	if own {
 		return 0
 	}
 	s, watched := k.sightings[p]
 	if !watched || s.revision != l.Revision {
-		k.sightings[p] = sighting{l.Revision, seen}
+		k.sightings[p] = sighting{l.Revision, seen, watched}
 		if watched && k.once { // it is being renewed: another serves it
 			k.finish(p)
 		}
@@ -186,13 +310,49 @@ func (k *keeper) watch(p gobridge.Partition, l gobridge.Lease, ok bool, seen tim
 func (k *keeper) finish(p gobridge.Partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.finished[p] = true
+	if k.owned[p] == nil {
+		k.finished[p] = true
+	}
+}
+
+// acquireAtOnce is how many leases are asked for side by side.
+const acquireAtOnce = 8
+
+// takeAll takes leases and starts to serve their partitions.
+func (k *keeper) takeAll(ctx, call, work context.Context, v *view, take []gobridge.Partition) {
+	if len(take) == 0 {
+		return
+	}
+	stats, err := k.store.Stats(call, take...)
+	if err != nil {
+		k.warn(ctx, "fences cannot be read", "", err)
+		if k.unreadable.IsZero() {
+			k.unreadable = time.Now()
+		} else if time.Since(k.unreadable) >= k.term {
+			k.leave(ctx) // others may be able to
+		}
+		return
+	}
+	k.unreadable = time.Time{}
+	room := make(chan struct{}, acquireAtOnce)
+	var calls sync.WaitGroup
+	for _, s := range stats {
+		if ctx.Err() != nil {
+			break
+		}
+		room <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-room }()
+			k.acquire(ctx, call, work, v.leases[s.Partition], s)
+		})
+	}
+	calls.Wait()
 }
 
 // acquire takes a partition's lease and starts to serve it.
-func (k *keeper) acquire(call, work context.Context, p gobridge.Partition, before gobridge.Lease, fence int64,
-	intake context.Context, tenancies *sync.WaitGroup) {
-	request := gobridge.AcquireRequest{Partition: p, Owner: k.owner, Term: k.term, MinVersion: fence}
+func (k *keeper) acquire(ctx, call, work context.Context, before gobridge.Lease, stats gobridge.Stats) {
+	p := stats.Partition
+	request := gobridge.AcquireRequest{Partition: p, Owner: k.owner, Term: k.term, MinVersion: stats.Fence.Version}
 	takeover := before.Revision > 0 && !before.Released
 	if takeover {
 		request.Observed = before.Revision
@@ -203,29 +363,32 @@ func (k *keeper) acquire(call, work context.Context, p gobridge.Partition, befor
 	case errors.Is(err, gobridge.ErrLeaseHeld):
 		return
 	case err != nil:
-		k.warn(intake, "lease cannot be acquired", p, err)
+		k.warn(ctx, "lease cannot be acquired", p, err)
 		return
 	}
-	delete(k.sightings, p)
 	t := &tenancy{lease: lease}
 	t.work, t.cancel = context.WithCancelCause(work)
+	t.intake, t.stop = context.WithCancel(ctx)
+	ends := began.Add(k.term - k.margin())
+	t.deadline.Store(&ends)
 	k.mu.Lock()
 	delete(k.lost, p)
 	k.owned[p] = t
-	t.expire = time.AfterFunc(k.term-k.margin()-time.Since(began), func() { t.cancel(errTermEnded) })
+	t.expire = time.AfterFunc(time.Until(ends), func() { t.cancel(errTermEnded) })
 	k.mu.Unlock()
-	k.log.LogAttrs(intake, slog.LevelInfo, "partition acquired",
+	k.log.LogAttrs(ctx, slog.LevelInfo, "partition acquired",
 		slog.String("partition", string(p)), slog.Int64("version", lease.Token.Version), slog.String("owner", k.owner),
 		slog.Bool("takeover", takeover), slog.String("previous_owner", before.Token.Owner),
 		slog.Int64("previous_version", before.Token.Version))
 	k.event(Event{Kind: EventAcquired, Partition: p})
-	tenancies.Go(func() { k.tenancy(intake, t, p, lease.Token) })
+	k.tenancies.Go(func() { k.tenancy(ctx, t, p, lease.Token) })
 }
 
 // tenancy serves a partition until the end, and gives the lease up if it is
 // still held.
-func (k *keeper) tenancy(intake context.Context, t *tenancy, p gobridge.Partition, token gobridge.Token) {
-	err := k.serve(intake, t.work, p, token)
+func (k *keeper) tenancy(ctx context.Context, t *tenancy, p gobridge.Partition, token gobridge.Token) {
+	defer t.stop()
+	err := k.serve(t.intake, t.work, p, token, t.over)
 	if t.work.Err() != nil {
 		err = context.Cause(t.work) //nolint:contextcheck // work outlives intake on purpose
 	}
@@ -247,12 +410,12 @@ func (k *keeper) tenancy(intake context.Context, t *tenancy, p gobridge.Partitio
 		held = k.release(t.work, lease) //nolint:contextcheck // work outlives intake on purpose
 	}
 	if err != nil {
-		k.log.LogAttrs(intake, slog.LevelWarn, "partition lost", slog.String("partition", string(p)),
+		k.log.LogAttrs(ctx, slog.LevelWarn, "partition lost", slog.String("partition", string(p)),
 			slog.Int64("version", token.Version), slog.String("error", err.Error()))
 		k.event(Event{Kind: EventLost, Partition: p, Err: err})
 		select { // so that two owners with different lease stores don't chase each other
 		case <-time.After(k.poll()):
-		case <-intake.Done():
+		case <-ctx.Done():
 		}
 	}
 	k.mu.Lock()
@@ -264,10 +427,7 @@ func (k *keeper) tenancy(intake context.Context, t *tenancy, p gobridge.Partitio
 		k.finished[p] = k.once
 	}
 	k.mu.Unlock()
-	select {
-	case k.changed <- struct{}{}:
-	default:
-	}
+	k.wake()
 }
 
 // release gives a lease up, within the term that is left at most.
@@ -299,11 +459,15 @@ func (k *keeper) renewAll(ctx context.Context) {
 	}
 }
 
-// renew renews once, and reports whether that worked.
+// renew renews once, the slot too, and reports whether that worked.
 func (k *keeper) renew(ctx context.Context) bool {
 	k.mu.Lock()
 	var leases []gobridge.Lease
 	asked := map[gobridge.Partition]*tenancy{}
+	slot := k.member
+	if slot != nil {
+		leases = append(leases, *slot)
+	}
 	for p, t := range k.owned {
 		if !t.leaving && t.work.Err() == nil {
 			leases = append(leases, t.lease)
@@ -326,8 +490,15 @@ func (k *keeper) renew(ctx context.Context) bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	left := k.term - k.margin() - time.Since(began)
+	ends := began.Add(k.term - k.margin())
 	for _, l := range renewed {
+		if slot != nil && l.Partition == slot.Partition {
+			slot = nil
+			if k.member != nil && k.member.Token == l.Token {
+				k.member = &l
+			}
+			continue
+		}
 		t := asked[l.Partition]
 		delete(asked, l.Partition)
 		if t == nil || t.leaving || t.lease.Token != l.Token {
@@ -335,7 +506,8 @@ func (k *keeper) renew(ctx context.Context) bool {
 		}
 		// A timer that has gone off has ended the tenancy, and stays that way.
 		t.lease = l
-		if t.expire.Stop() && left > 0 {
+		if left := time.Until(ends); t.expire.Stop() && left > 0 {
+			t.deadline.Store(&ends)
 			t.expire.Reset(left)
 		} else {
 			t.cancel(errTermEnded)
@@ -345,6 +517,10 @@ func (k *keeper) renew(ctx context.Context) bool {
 		if !t.leaving {
 			t.cancel(fmt.Errorf("%w: taken over by another owner", gobridge.ErrLeaseLost))
 		}
+	}
+	if slot != nil && k.member != nil && k.member.Token == slot.Token { // this process was taken for dead
+		k.member = nil
+		k.wake()
 	}
 	return true
 }

@@ -20,6 +20,9 @@ type ParkedOptions struct {
 	LeaseTerm time.Duration
 	// Now is the clock for expiry; time.Now when nil.
 	Now func() time.Time
+	// Partitions is over how many partitions the binding is spread that Move
+	// moves to; 1 when zero.
+	Partitions int
 	// Logger is told of the lease; nil discards.
 	Logger *slog.Logger
 	// By and Reason say who moves and why, for the audit log. Discard has its own.
@@ -52,8 +55,8 @@ func Move(ctx context.Context, store gobridge.Store, from gobridge.Partition, ro
 	if err := errors.Join(gobridge.CheckName(route), gobridge.CheckName(binding)); err != nil {
 		return MoveResult{}, fmt.Errorf("move %s to %s/%s: %w", from, route, binding, err)
 	}
-	m := mover{store: store, from: from, to: gobridge.NewPartition(route, binding, 0), binding: binding}
-	if m.to == from {
+	m := mover{store: store, from: from, route: route, binding: binding, of: max(1, opts.Partitions)}
+	if r, b, _, _ := from.Split(); r == route && b == binding && from.Of() == m.of {
 		return MoveResult{}, fmt.Errorf("move %s: it is %s/%s's partition already", from, route, binding)
 	}
 	m.retry = gobridge.RetryRequest{
@@ -65,18 +68,19 @@ func Move(ctx context.Context, store gobridge.Store, from gobridge.Partition, ro
 	}
 	err := withLease(ctx, store, from, opts, m.run)
 	if err != nil {
-		err = fmt.Errorf("move %s to %s after %d records: %w", from, m.to, m.result.Moved, err)
+		err = fmt.Errorf("move %s to %s/%s after %d records: %w", from, route, binding, m.result.Moved, err)
 	}
 	return m.result, err
 }
 
 type mover struct {
-	store    gobridge.Store
-	from, to gobridge.Partition
-	binding  string
-	now      func() time.Time
-	retry    gobridge.RetryRequest
-	result   MoveResult
+	store          gobridge.Store
+	from           gobridge.Partition
+	route, binding string
+	of             int // partitions
+	now            func() time.Time
+	retry          gobridge.RetryRequest
+	result         MoveResult
 }
 
 func (m *mover) run(ctx context.Context, token gobridge.Token) error {
@@ -122,11 +126,13 @@ func (m *mover) move(ctx context.Context, token gobridge.Token, records []gobrid
 			ends = append(ends, gobridge.Completion{Ref: r.Ref(), As: gobridge.StateExpired, Reason: gobridge.ReasonExpired})
 			continue
 		}
+		key, id := r.Envelope.OrderingKey, r.Envelope.ID
+		to := gobridge.NewShard(m.route, m.binding, gobridge.Shard(m.of, key, id), m.of)
 		ends = append(ends, gobridge.Completion{
-			Ref: r.Ref(), As: gobridge.StateDiscarded, Reason: gobridge.ReasonParked, Error: "moved to " + string(m.to),
+			Ref: r.Ref(), As: gobridge.StateDiscarded, Reason: gobridge.ReasonParked, Error: "moved to " + string(to),
 		})
 		fresh = append(fresh, gobridge.Record{
-			Partition: m.to, Binding: m.binding, Envelope: r.Envelope, ContentHash: r.ContentHash,
+			Partition: to, Binding: m.binding, Envelope: r.Envelope, ContentHash: r.ContentHash,
 		})
 	}
 	err := m.store.Persist(ctx, fresh)
@@ -195,8 +201,8 @@ func withLease(ctx context.Context, store gobridge.Store, p gobridge.Partition, 
 	err := fmt.Errorf("%w: a process serves this partition", gobridge.ErrLeaseHeld)
 	k := &keeper{
 		leases: opts.Leases, store: store, owner: newOwner(), term: cmp.Or(opts.LeaseTerm, 5*time.Second),
-		log: opts.Logger, event: func(Event) {}, once: true,
-		serve: func(_, work context.Context, _ gobridge.Partition, token gobridge.Token) error {
+		log: opts.Logger, event: func(Event) {}, once: true, partitions: []gobridge.Partition{p},
+		serve: func(_, work context.Context, _ gobridge.Partition, token gobridge.Token, _ func() bool) error {
 			defer stop() // one go, whatever comes of it
 			work, cancel := context.WithCancel(work)
 			defer cancel()
@@ -208,7 +214,9 @@ func withLease(ctx context.Context, store gobridge.Store, p gobridge.Partition, 
 			return err
 		},
 	}
-	k.run(intake, []gobridge.Partition{p})
+	if failed := k.run(intake); failed != nil {
+		return failed
+	}
 	if ctx.Err() != nil && err != nil {
 		return errors.Join(ctx.Err(), err)
 	}

@@ -50,6 +50,7 @@ const (
 	EventSettled      EventKind = "settled"        // a settling call: Count, Took
 	EventSettleFailed EventKind = "settle failed"  // Count, Took, Err; it is tried again
 	EventStale        EventKind = "stale"          // records turned out to be another's when settled: Count
+	EventStray        EventKind = "stray"          // sends were under way when the lease ended: Count
 	EventSwept        EventKind = "swept"          // housekeeping ended, purged or clamped: Count
 	EventOpened       EventKind = "circuit opened" // Err
 	EventClosed       EventKind = "circuit closed" // Took is how long it was open

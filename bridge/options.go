@@ -28,6 +28,11 @@ type Options struct {
 	// may wait although they are not among Routes.
 	Parked []string
 
+	// Repartitioned names routes ("orders") and bindings ("orders/crm") whose
+	// number of partitions was changed, and for which it will do that what was
+	// delivered before the change is not recognised when it is published again.
+	Repartitioned []string
+
 	// Grace is how long a shutdown waits for sends in flight; 10 s when zero.
 	Grace time.Duration
 	// PollInterval bounds the wait between two looks for work that nobody
@@ -67,8 +72,16 @@ type Route struct {
 	ExpireAfter time.Duration
 	OnExpire    ExpirePolicy
 
+	// Partitions is over how many partitions each binding is spread by ordering
+	// key, so that as many processes can drain it; 1 when zero, [MaxPartitions] at
+	// most. It can't be changed while anything is stored: see [ErrPartitionsChanged].
+	Partitions int
+
 	Bindings []Binding
 }
+
+// MaxPartitions is the largest number of partitions of a binding.
+const MaxPartitions = 256
 
 // Binding is one destination of a route.
 type Binding struct {
@@ -89,12 +102,14 @@ type Binding struct {
 	MaxOutboxDepth int
 	OnFull         FullPolicy
 
-	// Rate is how many records a second are sent at most; zero is no bound.
+	// Rate is how many records a second are sent at most, over all partitions and
+	// processes; zero is no bound.
 	Rate float64
 
-	// Concurrency is how many sends are in flight at most; 16 when zero.
+	// Concurrency is how many sends of a partition are in flight at most; 16 when zero.
 	Concurrency int
-	// BatchBytes bounds the payloads and headers held in memory; 8 MiB when zero.
+	// BatchBytes bounds the payloads and headers of a partition held in memory; 8 MiB
+	// when zero.
 	BatchBytes int64
 	// Timeout bounds one send; 30 s when zero.
 	Timeout time.Duration

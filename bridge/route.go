@@ -13,9 +13,9 @@ import (
 // RouteHandle is the way into a route. It is safe for concurrent use, and works
 // whether or not the bridge runs.
 type RouteHandle struct {
-	bridge       *Bridge
-	route        Route
-	destinations []*destination // as route.Bindings
+	bridge  *Bridge
+	route   Route
+	outlets []*outlet // as route.Bindings
 }
 
 // Name returns the route's name.
@@ -28,7 +28,7 @@ func (h *RouteHandle) Name() string { return h.route.Name }
 // The errors are [gobridge.ErrRejected], [gobridge.ErrInvalidRecord] and
 // [gobridge.ErrTooLarge].
 func (h *RouteHandle) Records(envelope messaging.Envelope) ([]gobridge.Record, error) {
-	records, _, err := h.records(make([]gobridge.Record, 0, len(h.destinations)), envelope)
+	records, _, err := h.records(make([]gobridge.Record, 0, len(h.outlets)), envelope)
 	return records, err
 }
 
@@ -55,18 +55,19 @@ func (h *RouteHandle) records(all []gobridge.Record, e messaging.Envelope) ([]go
 		return nil, e.ID, fmt.Errorf("route %q: %w", h.route.Name, err)
 	}
 	before := len(all)
-	for _, d := range h.destinations {
-		if f := d.binding.Filter; f != nil {
+	shard := gobridge.Shard(h.route.Partitions, e.OrderingKey, e.ID)
+	for _, o := range h.outlets {
+		if f := o.binding.Filter; f != nil {
 			take, err := guard(func() (bool, error) { return f(&e) })
 			if err != nil {
-				return nil, e.ID, h.rejected("filter of binding "+d.binding.Name, err)
+				return nil, e.ID, h.rejected("filter of binding "+o.binding.Name, err)
 			}
 			if !take {
 				continue
 			}
 		}
 		all = append(all, gobridge.Record{
-			Partition: d.partition, Binding: d.binding.Name, Envelope: e, ContentHash: hash,
+			Partition: o.shards[shard].partition, Binding: o.binding.Name, Envelope: e, ContentHash: hash,
 		})
 	}
 	count := len(all) - before
@@ -123,7 +124,7 @@ func (h *RouteHandle) Publish(ctx context.Context, envelopes ...messaging.Envelo
 
 func (h *RouteHandle) publish(ctx context.Context, envelopes []messaging.Envelope) ([]gobridge.Receipt, int64, error) {
 	receipts := make([]gobridge.Receipt, len(envelopes))
-	all := make([]gobridge.Record, 0, len(envelopes)*len(h.destinations))
+	all := make([]gobridge.Record, 0, len(envelopes)*len(h.outlets))
 	var bytes int64
 	for i := range envelopes {
 		before := len(all)
@@ -164,8 +165,10 @@ func (h *RouteHandle) persist(ctx context.Context, records []gobridge.Record) er
 	}
 	err = h.bridge.store.Persist(ctx, records)
 	release(err)
-	for _, d := range h.destinations {
-		d.wakeUp()
+	for i := range records {
+		if d := h.bridge.byPartition[records[i].Partition]; d != nil {
+			d.wakeUp()
+		}
 	}
 	if errors.Is(err, gobridge.ErrDeadLettersFull) {
 		return fmt.Errorf("route %q: %w: %w", h.route.Name, gobridge.ErrOutboxFull, err)

@@ -227,6 +227,10 @@ func (d *drainer) send(j job) {
 			Attempt: max(1, it.rec.ReplayCount), Redrives: it.rec.Redrives, Token: d.token, Seq: it.rec.Seq,
 		}
 	}
+	if d.lost() {
+		r.untried = true
+		return
+	}
 	r.tick = d.circuit.start()
 	began := time.Now()
 	r.errs = d.call(deliveries)

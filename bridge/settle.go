@@ -186,6 +186,9 @@ func (s *settler) halts(releases []op) (free, held []op) {
 }
 
 func (s *settler) halt(c gobridge.Control) error {
+	if s.d.lost() {
+		return errTermEnded
+	}
 	ctx, cancel := context.WithTimeout(s.d.work, settleTimeout)
 	defer cancel()
 	err := s.d.bridge.store.SetControl(ctx, c)
@@ -199,6 +202,9 @@ func (s *settler) halt(c gobridge.Control) error {
 // if nothing is known.
 func (s *settler) call(kind opKind, ops []op) bool {
 	d, store := s.d, s.d.bridge.store
+	if d.lost() {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(d.work, settleTimeout)
 	defer cancel()
 	began := time.Now()

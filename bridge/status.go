@@ -33,7 +33,7 @@ type BindingStatus struct {
 	InFlight int
 	Held     int
 
-	// Partitions are the binding's, Owned those that this process drains.
+	// Partitions are the binding's, in order of their numbers, Owned those that this process drains.
 	Partitions []gobridge.Partition
 	Owned      []gobridge.Partition
 }
@@ -41,14 +41,16 @@ type BindingStatus struct {
 // Status returns a snapshot, the bindings in the order of the options.
 func (b *Bridge) Status() Status {
 	s := Status{Owner: b.opts.Owner}
-	for _, d := range b.destinations {
-		bs := BindingStatus{
-			Route: d.route.Name, Binding: d.binding.Name, Partitions: []gobridge.Partition{d.partition},
-		}
-		d.circuit.report(&bs)
-		if dr := d.drainer.Load(); dr != nil {
-			bs.InFlight, bs.Held = dr.status.read()
-			bs.Owned = bs.Partitions
+	for _, o := range b.outlets {
+		bs := BindingStatus{Route: o.route.Name, Binding: o.binding.Name, Partitions: o.partitions()}
+		o.circuit.report(&bs)
+		for _, d := range o.shards {
+			if dr := d.drainer.Load(); dr != nil {
+				inFlight, held := dr.status.read()
+				bs.InFlight += inFlight
+				bs.Held += held
+				bs.Owned = append(bs.Owned, d.partition)
+			}
 		}
 		s.Bindings = append(s.Bindings, bs)
 	}
@@ -58,10 +60,10 @@ func (b *Bridge) Status() Status {
 // Probe makes this process try a destination that is down at once, after it has
 // been mended say, instead of when the next probe is due.
 func (b *Bridge) Probe(route, binding string) error {
-	for _, d := range b.destinations {
-		if d.route.Name == route && d.binding.Name == binding {
-			d.circuit.probeNow()
-			d.wakeUp()
+	for _, o := range b.outlets {
+		if o.route.Name == route && o.binding.Name == binding {
+			o.circuit.probeNow()
+			o.wakeUp()
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"gobridge"
 )
@@ -43,6 +44,9 @@ func (o Options) withDefaults(store gobridge.Store) (Options, error) {
 		wrong("Options.Removed is %d; it is RemovedWarn or RemovedRefuse", o.Removed)
 	}
 	o.Owner = cmp.Or(o.Owner, newOwner())
+	if i := strings.IndexFunc(o.Owner, unicode.IsControl); i >= 0 {
+		wrong("Options.Owner %q has a control character", o.Owner)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -78,6 +82,10 @@ func (r Route) withDefaults(limits gobridge.Limits) (Route, error) {
 	if r.OnExpire > ExpireDeadLetter {
 		wrong("route %q: OnExpire is %d; it is ExpireDrop or ExpireDeadLetter", r.Name, r.OnExpire)
 	}
+	if r.Partitions < 0 || r.Partitions > MaxPartitions {
+		wrong("route %q: Partitions is %d; it is 1 to %d", r.Name, r.Partitions, MaxPartitions)
+	}
+	r.Partitions = min(max(r.Partitions, 1), MaxPartitions)
 	if len(r.Bindings) == 0 {
 		wrong("route %q has no bindings; it needs at least one", r.Name)
 	}
@@ -98,7 +106,7 @@ func (r Route) withDefaults(limits gobridge.Limits) (Route, error) {
 		if most := limits.MaxBinding; most > 0 && len(b.Name) > most {
 			wrong("route %q, binding %q: the name has %d bytes; the store takes %d", r.Name, b.Name, len(b.Name), most)
 		}
-		partition := gobridge.NewPartition(r.Name, b.Name, 0)
+		partition := gobridge.NewShard(r.Name, b.Name, r.Partitions-1, r.Partitions)
 		if most := limits.MaxPartition; most > 0 && len(partition) > most {
 			wrong("route %q, binding %q: the partition %q has %d bytes; the store takes %d", r.Name, b.Name, partition, len(partition), most)
 		}

@@ -37,6 +37,9 @@ func (d *Desk) owners(ctx context.Context) (map[gobridge.Partition]owner, error)
 	var doubt []gobridge.Lease
 	watch := minWatch
 	for _, l := range leases {
+		if strings.HasPrefix(string(l.Partition), "~") {
+			continue // a process's own, no partition's
+		}
 		o := owner{lease: l, known: true}
 		if since := now.Sub(l.RenewedAt); !l.Released && -l.Term < since && since < l.Term {
 			o.alive = true

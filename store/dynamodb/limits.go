@@ -39,6 +39,7 @@ const (
 // Limits implements [gobridge.Outbox].
 func (s *Store) Limits() gobridge.Limits {
 	out := limits
+	out.Retention = s.options.Retention
 	out.MaxDead, out.MaxDeadBytes = s.options.MaxDead, s.options.MaxDeadBytes
 	return out
 }

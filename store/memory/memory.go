@@ -124,6 +124,7 @@ func (s *Store) Leases() gobridge.LeaseStore { return s.leases }
 // Limits returns what the store can hold.
 func (s *Store) Limits() gobridge.Limits {
 	out := limits
+	out.Retention = s.db.options.Retention
 	out.MaxDead, out.MaxDeadBytes = s.db.options.MaxDead, s.db.options.MaxDeadBytes
 	return out
 }

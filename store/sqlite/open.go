@@ -182,6 +182,7 @@ func (s *Store) Close() error {
 // Limits implements [gobridge.Outbox].
 func (s *Store) Limits() gobridge.Limits {
 	out := limits
+	out.Retention = s.options.Retention
 	out.MaxDead, out.MaxDeadBytes = s.options.MaxDead, s.options.MaxDeadBytes
 	return out
 }

@@ -1,0 +1,172 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gobridge"
+)
+
+// ErrPartitionsChanged says that a route was spread over another number of
+// partitions, and that this still matters. See [*PartitionsError].
+var ErrPartitionsChanged = errors.New("a route's number of partitions was changed")
+
+// PartitionsError says what stands against a new number of partitions.
+type PartitionsError struct {
+	// Held are partitions of another number that hold records.
+	Held []gobridge.Stats
+	// Living says which processes serve another number.
+	Living []string
+	// Remembering are partitions of another number in which IDs of delivered
+	// messages may be remembered, Until at the latest.
+	Remembering []gobridge.Partition
+	Until       time.Time
+}
+
+func (e *PartitionsError) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrPartitionsChanged.Error())
+	for _, s := range e.Held {
+		fmt.Fprintf(&b, "; %s holds records (%d pending, %d claimed, %d dead)", s.Partition, s.Pending, s.Claimed, s.Dead)
+	}
+	for _, l := range e.Living {
+		fmt.Fprintf(&b, "; %s", l)
+	}
+	if len(e.Remembering) > 0 {
+		fmt.Fprintf(&b, "; %s and %d more may remember delivered messages until %s",
+			e.Remembering[0], len(e.Remembering)-1, e.Until.UTC().Format(time.RFC3339))
+	}
+	switch {
+	case len(e.Held) > 0:
+		b.WriteString(". Go back to the old number, stop what produces, let everything be delivered, redrive or discard the dead letters, then change it")
+	case len(e.Living) > 0:
+		b.WriteString(". Stop every process with the old number first")
+	default:
+		b.WriteString(". Wait that long, or name the route as repartitioned if it will do that those are delivered again when they are published again")
+	}
+	return b.String()
+}
+
+// Is makes the error match ErrPartitionsChanged.
+func (e *PartitionsError) Is(target error) bool { return target == ErrPartitionsChanged }
+
+// checkPartitions refuses a number of partitions that would tear a key's order or
+// forget what was delivered.
+func (b *Bridge) checkPartitions(ctx context.Context) error {
+	all, err := b.store.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("look for another number of partitions: %w", err)
+	}
+	leases, err := b.opts.Leases.Leases(ctx)
+	if err != nil {
+		return fmt.Errorf("look for processes with another number of partitions: %w", err)
+	}
+	owned := map[gobridge.Partition]gobridge.Lease{}
+	for _, l := range leases {
+		owned[l.Partition] = l
+	}
+	found := &PartitionsError{}
+	for _, s := range all {
+		if !b.otherNumber(s.Partition) || slices.Contains(b.opts.Parked, string(s.Partition)) {
+			continue
+		}
+		if s.Pending+s.Claimed+s.Dead > 0 {
+			found.Held = append(found.Held, s)
+			continue
+		}
+		b.remembering(found, &s, owned[s.Partition])
+	}
+	if found.Living, err = b.otherwiseLiving(ctx, leases); err != nil {
+		return err
+	}
+	if len(found.Held)+len(found.Living)+len(found.Remembering) > 0 {
+		return found
+	}
+	return nil
+}
+
+// otherNumber reports whether p is a partition of a binding that has another
+// number of them now.
+func (b *Bridge) otherNumber(p gobridge.Partition) bool {
+	route, binding, _, ok := p.Split()
+	return ok && slices.ContainsFunc(b.outlets, func(o *outlet) bool {
+		return o.route.Name == route && o.binding.Name == binding && o.route.Partitions != p.Of()
+	})
+}
+
+// remembering notes a partition in which identities may be remembered. The last
+// record ended while the partition was owned.
+func (b *Bridge) remembering(found *PartitionsError, s *gobridge.Stats, l gobridge.Lease) {
+	route, binding, _, _ := s.Partition.Split()
+	if s.LastSeq == 0 || slices.Contains(b.opts.Repartitioned, route) || slices.Contains(b.opts.Repartitioned, route+"/"+binding) {
+		return
+	}
+	last := s.NewestStamp
+	if !l.RenewedAt.IsZero() && l.RenewedAt.Add(l.Term).After(last) {
+		last = l.RenewedAt.Add(l.Term)
+	}
+	until := last.Add(b.store.Limits().Retention)
+	if !b.opts.Now().Before(until) {
+		return
+	}
+	found.Remembering = append(found.Remembering, s.Partition)
+	if until.After(found.Until) {
+		found.Until = until
+	}
+}
+
+// otherwiseLiving returns the processes that serve another number of partitions
+// of a binding. Those that may be dead are watched for as long as it takes.
+func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) ([]string, error) {
+	began := time.Now()
+	suspects := map[gobridge.Partition]gobridge.Lease{}
+	for _, l := range first {
+		if !l.Released && b.otherwise(l) != "" {
+			suspects[l.Partition] = l
+		}
+	}
+	for len(suspects) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(b.opts.LeaseTerm / 10):
+		}
+		leases, err := b.opts.Leases.Leases(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for processes with another number of partitions: %w", err)
+		}
+		for _, l := range leases {
+			old, suspect := suspects[l.Partition]
+			switch {
+			case !suspect:
+			case l.Released || b.otherwise(l) == "" || l.Revision == old.Revision && time.Since(began) >= l.Term:
+				delete(suspects, l.Partition)
+			case l.Revision != old.Revision:
+				return []string{b.otherwise(l)}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// otherwise says who holds a lease that is about another number of partitions,
+// empty if it is not.
+func (b *Bridge) otherwise(l gobridge.Lease) string {
+	if strings.HasPrefix(string(l.Partition), memberPrefix) {
+		m := parseMember(l.Token.Owner)
+		for _, s := range m.serves {
+			if b.otherNumber(gobridge.NewShard(s.route, s.binding, 0, s.of)) {
+				return fmt.Sprintf("%s serves %s/%s in %d", m.owner, s.route, s.binding, s.of)
+			}
+		}
+		return ""
+	}
+	if b.otherNumber(l.Partition) {
+		return fmt.Sprintf("%s serves %s", l.Token.Owner, l.Partition)
+	}
+	return ""
+}
