@@ -43,6 +43,8 @@ func (d *drainer) startClaim() {
 		return
 	case open && (d.once && !d.mayProbe || d.probing || d.sending > 0 || now.Before(probe)):
 		return
+	case open && !d.once && !d.outlet.mayProbe(d):
+		return // another partition's drainer does
 	case open:
 		d.probing = true
 		limit = 1

@@ -28,14 +28,16 @@ type outlet struct {
 	shards  []*destination // as [gobridge.Shard] numbers them
 	depth   *depth         // nil without a bound
 	limiter *rate.Limiter  // nil without a rate
+	turn    chan struct{}  // held while waiting for the limiter
 	circuit *circuit
+	prober  atomic.Pointer[drainer] // the one that probes: one at a time
 
 	ownedMu sync.Mutex
 	owned   int // partitions that this process drains
 }
 
 func newOutlet(b *Bridge, r *Route, binding *Binding) *outlet {
-	o := &outlet{bridge: b, route: r, binding: binding, circuit: newCircuit(binding.Retry)}
+	o := &outlet{bridge: b, route: r, binding: binding, circuit: newCircuit(binding.Retry), turn: make(chan struct{}, 1)}
 	if binding.Rate > 0 {
 		o.limiter = rate.NewLimiter(0, 1)
 		o.shareRate(r.Partitions)
@@ -75,6 +77,24 @@ func (o *outlet) shareRate(partitions int) {
 	o.limiter.SetBurst(max(1, int(math.Min(part/20, 1<<20))))
 }
 
+// mayProbe reports whether a drainer is the one to probe, and makes it that if
+// nobody is.
+func (o *outlet) mayProbe(d *drainer) bool {
+	return o.prober.Load() == d || o.prober.CompareAndSwap(nil, d)
+}
+
+// othersSend reports whether the drainer of another partition has sends under way.
+func (o *outlet) othersSend(d *drainer) bool {
+	for _, shard := range o.shards {
+		if other := shard.drainer.Load(); other != nil && other != d {
+			if sending, _ := other.status.read(); sending > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // wakeUp tells the drainers of all partitions that there may be work.
 func (o *outlet) wakeUp() {
 	for _, d := range o.shards {
@@ -91,7 +111,6 @@ type destination struct {
 	batch   gobridge.BatchLimits // MaxRecords is one unless the sender takes batches
 	claims  int                  // records in a claim, to begin with
 	window  int                  // records held at most
-	turn    chan struct{}        // held while waiting for the limiter
 	retries retriesSeen          // of the drainer, of which there is one at a time
 
 	wake chan struct{} // has room for one: there may be work
@@ -112,7 +131,6 @@ func newDestination(o *outlet, shard int) *destination {
 		batch:     gobridge.BatchLimits{MaxRecords: 1},
 		claims:    claimLimit,
 		wake:      make(chan struct{}, 1),
-		turn:      make(chan struct{}, 1),
 		strays:    map[gobridge.Ref]int{},
 	}
 	if sender, ok := binding.Sender.(gobridge.BatchSender); ok {

@@ -122,6 +122,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 	defer d.drainer.Store(nil)
 	err := dr.loop(cancelSends) //nolint:contextcheck // its contexts differ in when they end, and are its fields
 	close(dr.over)
+	d.prober.CompareAndSwap(dr, nil)
 	cancelWork(err)
 	dr.tasks.Wait()
 	dr.leaveStrays()
@@ -146,6 +147,9 @@ func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
 		d.judge()
 		d.startSends()
 		d.startClaim()
+		if !d.probing {
+			d.prober.CompareAndSwap(d, nil)
+		}
 		d.startSweep()
 		d.startReport()
 		d.settler.kick()
@@ -255,6 +259,9 @@ func (d *drainer) wait() time.Duration {
 			sooner(d.polled.Add(d.pause))
 			sooner(d.nextDue)
 		} else if open, probe := d.circuit.state(); open && !d.probing && d.sending == 0 {
+			if other := d.prober.Load(); other != nil && other != d {
+				probe = now.Add(lookEvery)
+			}
 			sooner(probe)
 		}
 		if !d.sweeping {

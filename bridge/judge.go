@@ -51,7 +51,7 @@ func (d *drainer) judge() {
 	if len(d.suspects) == 0 {
 		return
 	}
-	idle := !d.underway()
+	idle := !d.underway() && !d.othersSend(d)
 	if d.circuit.down(idle) {
 		d.trip(d.suspects[len(d.suspects)-1].text, 0)
 	}
@@ -98,6 +98,7 @@ func (d *drainer) trip(text string, after time.Duration) {
 func (d *drainer) closed(openFor time.Duration) {
 	d.log(slog.LevelInfo, "destination is back", slog.Duration("down_for", openFor))
 	d.observe(d.work, Event{Kind: EventClosed, Took: openFor})
+	d.outlet.wakeUp() // the other partitions' drainers, too
 	d.more = true
 }
 
