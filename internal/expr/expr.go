@@ -31,6 +31,8 @@ const (
 	maxCost = 1_000_000
 	// maxPayload bounds what is parsed for the variable payload, in bytes.
 	maxPayload = 4 << 20
+	// maxString bounds what replace and join make, in bytes.
+	maxString = 4 << 20
 	// maxRegex bounds the compiled size of a regular expression.
 	maxRegex = 1000
 )
@@ -147,7 +149,7 @@ func compile(source string, want *cel.Type, hint string) (cel.Program, error) {
 	if out := ast.OutputType(); !out.IsExactType(want) && !out.IsExactType(cel.DynType) {
 		return nil, problem(fmt.Sprintf("the expression gives %s; %s", cel.FormatCELType(out), hint))
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(formatCost{}), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		// What can be computed without a message is, and may fail: 1/0, a bad regular expression.
 		return nil, problem(tidy(err.Error()))
@@ -157,7 +159,7 @@ func compile(source string, want *cel.Type, hint string) (cel.Program, error) {
 
 func environment() (*cel.Env, error) {
 	options := []cel.EnvOption{
-		ext.Strings(ext.StringsVersion(4)),
+		ext.Strings(ext.StringsVersion(5)),
 		ext.Math(),
 		ext.Encoders(),
 		cel.CrossTypeNumericComparisons(true),
@@ -167,6 +169,7 @@ func environment() (*cel.Env, error) {
 		cel.ExpressionNodeLimit(5000),
 		cel.RegexProgramSizeLimit(maxRegex),
 	}
+	options = append(options, bounded()...)
 	for _, v := range Variables() {
 		options = append(options, cel.Variable(v.Name, v.typ))
 	}
