@@ -13,7 +13,9 @@ import (
 // holder counts its term from before it asked, and stops when it could not
 // renew in time.
 //
-// All methods are safe for concurrent use, also from several processes.
+// All methods are safe for concurrent use, also from several processes. A lease
+// store may be a [Notifier] as well, and then tells, with the lease's partition or
+// none, that a lease may have been acquired or released.
 type LeaseStore interface {
 	// Acquire takes the lease of a partition that nobody holds, or that is
 	// unchanged since the request's Observed. Otherwise the error is

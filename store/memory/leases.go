@@ -23,6 +23,35 @@ type Leases struct {
 type leaseTable struct {
 	mu     sync.Mutex
 	leases map[gobridge.Partition]gobridge.Lease
+
+	watchers map[int]func(gobridge.Partition)
+	watches  int // so far
+}
+
+// Notify implements [gobridge.Notifier].
+func (l *Leases) Notify(f func(gobridge.Partition)) (stop func()) {
+	t := l.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watchers == nil {
+		t.watchers = map[int]func(gobridge.Partition){}
+	}
+	t.watches++
+	key := t.watches
+	t.watchers[key] = f
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.watchers, key)
+	}
+}
+
+// set keeps a lease that was acquired or released, under the lock.
+func (t *leaseTable) set(lease gobridge.Lease) {
+	t.leases[lease.Partition] = lease
+	for _, f := range t.watchers {
+		f(lease.Partition)
+	}
 }
 
 // NewLeases returns a handle on a new, empty set of leases. The clock only
@@ -64,7 +93,7 @@ func (l *Leases) Acquire(ctx context.Context, request gobridge.AcquireRequest) (
 		Revision:  old.Revision + 1,
 		RenewedAt: clean(l.now()),
 	}
-	l.table.leases[request.Partition] = lease
+	l.table.set(lease)
 	return lease, nil
 }
 
@@ -119,7 +148,7 @@ func (l *Leases) Release(ctx context.Context, lease gobridge.Lease) error {
 	}
 	held.Released = true
 	held.Revision++
-	l.table.leases[lease.Partition] = held
+	l.table.set(held)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"gobridge"
@@ -59,6 +60,41 @@ func (l *leases) close() error {
 		return nil
 	}
 	return l.db.Close()
+}
+
+// lookEvery is the pause between two looks whether others have changed a lease.
+const lookEvery = 10 * time.Millisecond
+
+// Notify implements [gobridge.Notifier]: it tells of what others have changed,
+// renewals too, while somebody wants to know. In memory there are no others.
+func (l *leases) Notify(f func(gobridge.Partition)) (stop func()) {
+	if !l.owned {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		var last int64
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			// There is one connection, so its own commits don't count.
+			var version int64
+			if l.db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version) == nil && version != last {
+				last = version
+				f("")
+			}
+		}
+	})
+	return func() {
+		cancel()
+		looking.Wait()
+	}
 }
 
 // write runs f in a transaction.
