@@ -47,7 +47,11 @@ func (s *Store) Claim(ctx context.Context, request gobridge.ClaimRequest) ([]gob
 			}
 		}
 	}
-	if err := s.write(ctx, urgent, c.run); err != nil {
+	err := s.write(ctx, urgent, func(t *txn) error {
+		c.names = s.namesOf(request.Partition)
+		return c.run(t)
+	})
+	if err != nil {
 		return nil, fail(op, request.Partition, err)
 	}
 	if c.stale != nil {
@@ -64,6 +68,7 @@ type claim struct {
 	cutoff  int64 // claims from then or before are stale, whoever holds them
 
 	part    *part
+	names   *names
 	stale   error
 	records []gobridge.Record
 	// aside are pending records that this process still works on: another has
@@ -245,6 +250,7 @@ func (c *claim) take(t *txn, batch []row) error {
 		r.State = gobridge.StateClaimed
 		r.ReplayCount++
 		r.ClaimedBy, r.ClaimedAt = token, moment(c.now)
+		c.names.add(r.Seq, r.Ref())
 	}
 	if _, err := t.ExecContext(t.ctx, updateClaimed, list(ids), blob(token.Owner), token.Version, c.now); err != nil {
 		return err

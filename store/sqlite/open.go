@@ -27,6 +27,7 @@ type Store struct {
 	notify  *notifier
 	disk    *disk
 	leases  *leases
+	names   map[gobridge.Partition]*names // of the writer's goroutine
 }
 
 var (
@@ -105,8 +106,10 @@ func ownWriter(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // open puts a store on a database.
 func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect func(context.Context) (*sql.Conn, error)) (*Store, error) {
-	s := &Store{options: options.withDefaults(), db: db, owned: owned, read: newPrepared(db), notify: &notifier{}}
+	s := &Store{options: options.withDefaults(), db: db, owned: owned, read: newPrepared(db), notify: &notifier{},
+		names: map[gobridge.Partition]*names{}}
 	s.writer = newWriter(connect, s.persist, s.notify)
+	s.writer.undone = func() { clear(s.names) }
 	file, err := databaseFile(ctx, db)
 	if err != nil {
 		return nil, err

@@ -7,10 +7,13 @@ import (
 )
 
 const (
-	selectOlder = `SELECT id, ordering_key, envelope_id, binding FROM gobridge_record
+	selectOlder = `SELECT id, seq, ordering_key, envelope_id, binding FROM gobridge_record
 		WHERE partition = ?1 AND status = 1 AND freed = 0 AND claim_version < ?2
 		ORDER BY claim_version, claimed_at, created_at, seq LIMIT ?3`
-	selectStale = `SELECT id, ordering_key, envelope_id, binding FROM gobridge_record
+	// selectClaimed reads nothing but an index.
+	selectClaimed = `SELECT coalesce(group_concat(seq), '') FROM gobridge_record
+		WHERE partition = ?1 AND status = 1 AND freed = 0 AND claim_version = ?2`
+	selectStale = `SELECT id, seq, ordering_key, envelope_id, binding FROM gobridge_record
 		WHERE partition = ?1 AND status = 1 AND freed = 0 AND claim_version = ?2 AND claimed_at <= ?3
 		ORDER BY claimed_at, created_at, seq LIMIT ?4`
 
@@ -36,14 +39,15 @@ func (c *claim) free(t *txn, limit int) (int, error) {
 	var ids []int64
 	keys := map[string]struct{}{}
 	collect := func(rows *sql.Rows) error {
-		var id int64
+		var id, seq int64
 		var key, envelopeID, binding sql.RawBytes
-		if err := rows.Scan(&id, &key, &envelopeID, &binding); err != nil {
+		if err := rows.Scan(&id, &seq, &key, &envelopeID, &binding); err != nil {
 			return err
 		}
 		if c.held != nil {
 			ref := gobridge.Ref{Partition: c.request.Partition, EnvelopeID: string(envelopeID), Binding: string(binding)}
 			if _, held := c.held[ref]; held {
+				c.names.add(seq, ref)
 				return nil
 			}
 		}
@@ -58,11 +62,37 @@ func (c *claim) free(t *txn, limit int) (int, error) {
 		return 0, err
 	}
 	if len(ids) < limit {
-		if err := queryAll(t.ctx, t, selectStale, []any{c.part.id, version, cutoff, enough}, collect); err != nil {
+		held, err := c.allHeld(t)
+		if err != nil {
+			return 0, err
+		}
+		if !held {
+			err = queryAll(t.ctx, t, selectStale, []any{c.part.id, version, cutoff, enough}, collect)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
 	return len(ids), c.makeReady(t, freeRecords, ids, keys)
+}
+
+// allHeld reports whether it is certain that everything that is claimed under
+// this version is held, so that nobody needs to look at it: the case of every
+// claim but the first ones.
+func (c *claim) allHeld(t *txn) (bool, error) {
+	if len(c.held) == 0 {
+		return false, nil
+	}
+	all := true
+	err := queryAll(t.ctx, t, selectClaimed, []any{c.part.id, c.request.Token.Version}, func(rows *sql.Rows) error {
+		var list sql.RawBytes
+		if err := rows.Scan(&list); err != nil {
+			return err
+		}
+		all = c.names.allIn(list, c.held)
+		return nil
+	})
+	return all, err
 }
 
 const (

@@ -80,6 +80,7 @@ type writer struct {
 	connect func(context.Context) (*sql.Conn, error)
 	persist func(*txn, []*persistCall) error
 	notify  *notifier
+	undone  func() // called after a transaction has been undone, and for each new connection
 
 	// turn is held during a transaction, and by [Store.InTx] during its own:
 	// waiting for it is fair, which waiting for SQLite's lock is not.
@@ -106,6 +107,7 @@ func newWriter(connect func(context.Context) (*sql.Conn, error), persist func(*t
 		persist: persist,
 		notify:  notify,
 		turn:    make(chan struct{}, 1),
+		undone:  func() {},
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 	}
@@ -423,6 +425,7 @@ func (w *writer) ready(ctx context.Context) error {
 		return err
 	}
 	w.conn, w.stmts = conn, newPrepared(conn)
+	w.undone()
 	return nil
 }
 
@@ -432,6 +435,7 @@ func (w *writer) rollback(ctx context.Context) {
 	if w.conn == nil {
 		return
 	}
+	w.undone()
 	_, err := w.conn.ExecContext(ctx, "ROLLBACK")
 	if err != nil && code(err) != sqlite3.SQLITE_ERROR { // SQLITE_ERROR: no transaction is active
 		w.drop()
