@@ -29,7 +29,15 @@ var bad = []struct {
 	{name: "syntax", text: "version: 1\nstore: { memory: {}\nroutes: {}\n", want: []string{
 		"b.yaml:3:1: YAML: while parsing a flow mapping: did not find expected ',' or '}'; check the indentation, and that brackets and quotes are closed"}},
 	{name: "tab", text: "version: 1\nstore:\n\tmemory: {}\n", want: []string{
-		"b.yaml:3:1: YAML: while scanning for the next token: found character that cannot start any token; put a value that begins with a special character in quotes"}},
+		"b.yaml:3:1: YAML: while scanning for the next token: a tab where a value or an indentation is expected; indent with spaces"}},
+	{name: "special character", text: "version: 1\nstore: @x\n", want: []string{
+		"b.yaml:2:8: YAML: while scanning for the next token: found character that cannot start any token; put a value that begins with a special character in quotes"}},
+	{name: "not UTF-8", text: "version: 1\nstore: {}  # caf\xe9\n", want: []string{
+		"b.yaml:2:17: the byte 0xe9 is not UTF-8; save it as UTF-8 text"}},
+	{name: "NUL", text: "version: 1\n\x00", want: []string{
+		"b.yaml:2:1: the character U+0000 is a control character; save it as UTF-8 text"}},
+	{name: "UTF-16", text: "\xff\xfev\x00", want: []string{
+		"b.yaml:1:1: the file is UTF-16; save it as UTF-8 text"}},
 	{name: "reference in braces", text: "version: 1\nstore: { sqlite: { path: ${DB} } }\n", want: []string{
 		"b.yaml:2:27: YAML: while parsing a flow mapping: did not find expected ',' or '}'; inside { } and [ ], put a value with ${...} in quotes"}},
 	{name: "secret that looks like an alias", text: "version: 1\nstore: {}\nroutes: *hunter2\n", want: []string{
@@ -97,7 +105,7 @@ var bad = []struct {
 		`b.yaml:4:100: "0" is out of bounds; at routes.r.bindings.b.concurrency; write 1 to 1024`,
 		"b.yaml:4:121: expected an integer, found a string; at routes.r.bindings.b.max_outbox_depth; write it in decimal digits, without quotes",
 		`b.yaml:4:135: "reject_" is not one of the values allowed; at routes.r.bindings.b.on_full; did you mean reject?`,
-		"b.yaml:4:163: expected an integer, found a number with a fraction; at routes.r.bindings.b.retry.attempts; write it in decimal digits, without quotes",
+		"b.yaml:4:163: expected an integer, found a number that is no plain integer; at routes.r.bindings.b.retry.attempts; write it in decimal digits, without quotes",
 		`b.yaml:4:177: "1s" is not a range of durations; at routes.r.bindings.b.retry.backoff; write the shortest and the longest wait, like 1s..1h`}},
 	{name: "backwards", text: edit("stdout: {}", `stdout: {}, retry: { backoff: 1h..1s }`), want: []string{
 		`b.yaml:4:95: "1h..1s" begins above its end; at routes.r.bindings.b.retry.backoff; write the shortest and the longest wait, like 1s..1h`}},
@@ -156,6 +164,35 @@ var bad = []struct {
 		`b.yaml:4:79: "B" is "b" again; at routes.r.bindings; names differ in more than upper and lower case`}},
 	{name: "short lease", text: edit("version: 1", "version: 1\nlease_term: 99ms"), want: []string{
 		"b.yaml:3:13: 99ms is below 100ms; at lease_term; take seconds"}},
+	{name: "numbers that readers differ on", text: strings.NewReplacer("{ memory: {} }", "{ sqlite: { path: x, max_dead_letters: 017 } }",
+		"path: /r", "path: /r, max_body: 0512", "stdout: {}", "stdout: {}, concurrency: +5, max_outbox_depth: 0x1F").Replace(small), want: []string{
+		`b.yaml:3:47: expected an integer, found "017"; at store.sqlite.max_dead_letters; write decimal digits`,
+		`b.yaml:4:54: "0512" is not a size; at routes.r.source.http.max_body; write bytes, like 65536, 256KiB or 1MiB`,
+		`b.yaml:4:106: expected an integer, found "+5"; at routes.r.bindings.b.concurrency; write decimal digits`,
+		`b.yaml:4:128: expected an integer, found "0x1F"; at routes.r.bindings.b.max_outbox_depth; write decimal digits`}},
+	{name: "number too large", text: edit("stdout: {}", "stdout: {}, concurrency: 99999999999999999999"), schema: true, want: []string{
+		"b.yaml:4:90: expected an integer, found a number that is no plain integer; at routes.r.bindings.b.concurrency; write it in decimal digits, without quotes"}},
+	{name: "body that no store takes", text: edit("path: /r", "path: /r, max_body: 1GiB"), want: []string{
+		"b.yaml:4:54: a message can have no more than 16777216 bytes; at routes.r.source.http.max_body; write 16MiB or less"}},
+	{name: "token that no request can carry", text: edit("path: /r", `path: /r, auth: { bearer: ["${LINE}", " t"] }`), want: []string{
+		"b.yaml:4:61: the token has a character that no token can have; at routes.r.source.http.auth.bearer[0]; a token is visible ASCII, as `openssl rand -hex 32` makes it; look for a stray space or line end",
+		"b.yaml:4:72: the token has a character that no token can have; at routes.r.source.http.auth.bearer[1]; a token is visible ASCII, as `openssl rand -hex 32` makes it; look for a stray space or line end"}},
+	{name: "paths that are hardly meant", text: strings.NewReplacer("{ memory: {} }", "{ sqlite: { path: ':memory:' } }",
+		"stdout: {}", `file: { path: ~/x }`, "bindings: {", `bindings: { c: { file: { path: $HOME/x } }, d: { file: { path: "x\0y" } }, e: { file: { path: "${LINE}" } }, `).Replace(small), want: []string{
+		"b.yaml:3:26: the path is written as SQLite has it, and would be taken for a file of that name; at store.sqlite.path; write a path, like data/outbox.db; or store: { memory: {} }",
+		"b.yaml:4:79: the path begins with $, and nothing is put in there; at routes.r.bindings.c.file.path; write ${NAME}, with braces",
+		"b.yaml:4:111: the path has a control character; at routes.r.bindings.d.file.path",
+		"b.yaml:4:142: the path has a control character; at routes.r.bindings.e.file.path",
+		"b.yaml:4:177: the path begins with ~, which only a shell understands; at routes.r.bindings.b.file.path; write it out, or begin it with ${HOME}"}},
+	{name: "signatures outlive the retention", text: strings.NewReplacer("memory: {}", "memory: { retention: 5m }",
+		"path: /r", `path: /r, auth: { webhook: { secrets: ["${SECRET}"] } }`).Replace(small), want: []string{
+		"b.yaml:3:31: route r takes signed requests, which are good for up to 10m, and would take them again after 5m; at store.memory.retention; write 10m or more"}},
+	{name: "expression with something put in", text: edit("stdout: {}", `stdout: {}, filter: "${HUNTER} == 1"`), want: []string{
+		`b.yaml:4:85: "${HUNTER} == 1" does not compile; at routes.r.bindings.b.filter; check what is put in; its problems are not shown, for they would show that`}},
+	{name: "URLs", text: edit("b: { stdout: {} }", `a: { webhook: { url: "http://:80/" } }, b: { webhook: { url: "http://h:99999/" } }, c: { webhook: { url: "http://h:0/" } }`), want: []string{
+		"b.yaml:4:81: the value is not an http or https URL; at routes.r.bindings.a.webhook.url; write a URL like https://example.com/hook",
+		"b.yaml:4:121: the value has a port that is not from 1 to 65535; at routes.r.bindings.b.webhook.url; write a URL like https://example.com/hook",
+		"b.yaml:4:165: the value has a port that is not from 1 to 65535; at routes.r.bindings.c.webhook.url; write a URL like https://example.com/hook"}},
 	{name: "tag", text: edit("version: 1", "version: 1\ngrace: !hunter2 x"), want: []string{
 		"b.yaml:3:8: expected a duration, found a value with a tag of its own; at grace; write numbers with units, like 20s, 1h30m or 7d"}},
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"gobridge/internal/signature"
 )
@@ -15,6 +16,13 @@ import (
 // renew.
 const minLeaseTerm = 100 * time.Millisecond
 
+// maxBody is the largest payload that a store takes, in bytes.
+const maxBody = 16 << 20
+
+// signatureLife is how long a signature is taken: from five minutes before its
+// timestamp to five minutes after.
+const signatureLife = 10 * time.Minute
+
 // check reports what is wrong between fields that are right in themselves.
 func (d *decoder) check(c *Config) {
 	if c.LeaseTerm > 0 && time.Duration(c.LeaseTerm) < minLeaseTerm {
@@ -22,10 +30,16 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkPaths(c)
 	d.checkFiles(c)
+	d.checkNames(c)
+	d.checkReplays(c)
 	d.checkParked(c)
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
 		route := c.Routes[name]
 		where := join("routes", name)
+		if s := route.Source.HTTP; s != nil && s.MaxBody > maxBody {
+			at := where + ".source.http.max_body"
+			d.reportAt(d.at[at], at, "write 16MiB or less", "a message can have no more than %d bytes", maxBody)
+		}
 		if s := route.Source.HTTP; s != nil && s.Auth != nil {
 			at := where + ".source.http.auth"
 			d.checkTokens(&s.Auth.Bearer, at+".bearer")
@@ -52,6 +66,16 @@ func (d *decoder) check(c *Config) {
 func (d *decoder) checkTokens(tokens *[]Secret, where string) {
 	if len(*tokens) == 0 {
 		return
+	}
+	for i, s := range *tokens {
+		at := where + "[" + strconv.Itoa(i) + "]"
+		if _, ok := d.at[at]; !ok {
+			at = where // written without a list
+		}
+		if strings.ContainsFunc(s.Reveal(), func(r rune) bool { return r <= ' ' || r > '~' }) {
+			d.reportAt(d.at[at], at, "a token is visible ASCII, as `openssl rand -hex 32` makes it; look for a stray space or line end",
+				"the token has a character that no token can have")
+		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(*tokens), func(s Secret) bool { return s.reveal != nil && s.Reveal() == "" })
 	if len(kept) == 0 {
@@ -138,6 +162,58 @@ func (d *decoder) checkFiles(c *Config) {
 			if f := bindings[binding].File; f != nil {
 				claim(f.Path, join(join("routes", name)+".bindings", binding)+".file.path")
 			}
+		}
+	}
+}
+
+// checkNames reports names of files that are hardly meant.
+func (d *decoder) checkNames(c *Config) {
+	look := func(path, where string) {
+		switch {
+		case strings.ContainsFunc(path, unicode.IsControl):
+			d.reportAt(d.at[where], where, "", "the path has a control character")
+		case strings.HasPrefix(path, "~"):
+			d.reportAt(d.at[where], where, "write it out, or begin it with ${HOME}", "the path begins with ~, which only a shell understands")
+		case strings.HasPrefix(path, "$") && !strings.HasPrefix(path, "${"):
+			d.reportAt(d.at[where], where, "write ${NAME}, with braces", "the path begins with $, and nothing is put in there")
+		case path == ":memory:" || strings.HasPrefix(path, "file:"):
+			d.reportAt(d.at[where], where, "write a path, like data/outbox.db; or store: { memory: {} }",
+				"the path is written as SQLite has it, and would be taken for a file of that name")
+		}
+	}
+	if c.Store.SQLite != nil {
+		look(c.Store.SQLite.Path, "store.sqlite.path")
+	}
+	if c.HTTP.TLS != nil {
+		look(c.HTTP.TLS.Cert, "http.tls.cert")
+		look(c.HTTP.TLS.Key, "http.tls.key")
+	}
+	for name, route := range c.Routes {
+		for binding, b := range route.Bindings {
+			if b.File != nil {
+				look(b.File.Path, join(join("routes", name)+".bindings", binding)+".file.path")
+			}
+		}
+	}
+}
+
+// checkReplays reports a retention that ends before a signature does: who has
+// seen a signed request could send it again, and it would be a new message.
+func (d *decoder) checkReplays(c *Config) {
+	where, retention := "store.memory.retention", Duration(0)
+	if c.Store.SQLite != nil {
+		where, retention = "store.sqlite.retention", c.Store.SQLite.Retention
+	} else if c.Store.Memory != nil {
+		retention = c.Store.Memory.Retention
+	}
+	if retention == 0 || time.Duration(retention) >= signatureLife {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		if s := c.Routes[name].Source.HTTP; s != nil && s.Auth != nil && s.Auth.Webhook != nil {
+			d.reportAt(d.at[where], where, "write 10m or more", "route %s takes signed requests, which are good for up to %s, "+
+				"and would take them again after %s", name, Duration(signatureLife), retention)
+			return
 		}
 	}
 }

@@ -30,6 +30,10 @@ type Config struct {
 
 	// Warnings are what is allowed and still deserves a second look.
 	Warnings []Problem `config:"-"`
+
+	// file and at say where values stand, for [Config.Wrong].
+	file string
+	at   map[string]position
 }
 
 // Store says where the outbox is kept.

@@ -25,7 +25,8 @@ func environment(name string) (string, bool) {
 		"SECRET":       secret,
 		"EMPTY":        "",
 		"PORT":         "8081",
-		"WEIRD":        "a: [b, ${PORT}\n",
+		"WEIRD":        "a: [b, ${PORT} #",
+		"LINE":         "token\n",
 		"HUNTER":       "hunter2hunter2",
 		"ORDERS_TOKEN": "t", "BILLING_SECRET": secret, "CRM_TOKEN": "t",
 	}[name]
@@ -149,8 +150,50 @@ func TestSubstitutionIsNotRepeatedAndNotYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Routes["r"].Bindings["b"].File.Path, "${PORT}$$ $ a: [b, ${PORT}\n"; got != want {
+	if got, want := c.Routes["r"].Bindings["b"].File.Path, "${PORT}$$ $ a: [b, ${PORT} #"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhatWasPutIntoAnExpressionIsNotShown(t *testing.T) {
+	c, err := parse(t, strings.Replace(small, "bindings: { b: { stdout: {} } }",
+		`ordering_key: 'payload["${HUNTER}"]', bindings: { b: { stdout: {}, filter: 'payload["${HUNTER}"] == 1' }, c: { webhook: { url: "https://h/${HUNTER}" } } }`, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := c.Routes["r"]
+	if got := route.OrderingKey.Source + route.Bindings["b"].Filter.Source; strings.Contains(got, "hunter2") {
+		t.Errorf("the sources are %s", got)
+	}
+	if got := route.Bindings["c"].Webhook.URL.Shown; got != "https://h/..." {
+		t.Errorf("the URL is shown as %s", got)
+	}
+	envelope := &messaging.Envelope{Payload: []byte("{}")}
+	_, keyErr := route.OrderingKey.Eval(envelope)
+	_, filterErr := route.Bindings["b"].Filter.Eval(envelope)
+	for _, err := range []error{keyErr, filterErr} {
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "${HUNTER}") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if key, err := route.OrderingKey.Eval(&messaging.Envelope{Payload: []byte(`{"hunter2hunter2":"k"}`)}); key != "k" || err != nil {
+		t.Errorf("got %q, %v", key, err)
+	}
+}
+
+func TestWrongPutsAnErrorAtItsPlace(t *testing.T) {
+	c, err := parse(t, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string][]string{
+		"b.yaml:4:40: no; at routes.r.source.http.path":       {"routes", "r", "source", "http", "path"},
+		"b.yaml:4:63: no; at routes.r.bindings.b.webhook.url": {"routes", "r", "bindings", "b", "webhook", "url"},
+		"b.yaml:1:1: no": nil,
+	} {
+		if got := c.Wrong(errors.New("no"), path...).Error(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

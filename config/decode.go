@@ -280,8 +280,10 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, f field, where string) {
 	if !ok {
 		return
 	}
+	// YAML itself takes more for a number, 0x1F and 017 among it, and readers of
+	// it do not agree on what 017 is.
 	i, err := strconv.Atoi(text)
-	if err != nil {
+	if err != nil || strconv.Itoa(i) != text {
 		d.report(n, where, "write decimal digits", "expected an integer, found %s", shown(n, stringKind))
 		return
 	}
@@ -311,8 +313,14 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 	}
 	err := s.parse(text)
 	var bad *expr.Error
+	put := strings.Contains(n.Value, "${")
 	switch {
 	case err == nil:
+		if h, ok := s.(hider); ok && put {
+			h.hide(n.Value)
+		}
+	case errors.As(err, &bad) && put:
+		d.report(n, where, "check what is put in; its problems are not shown, for they would show that", "%s does not compile", shown(n, k))
 	case errors.As(err, &bad):
 		for _, p := range bad.Problems {
 			d.reportAt(d.inside(n, p), where, "", "%s", p.Message)

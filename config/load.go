@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -58,6 +59,7 @@ func Parse(source Input) (*Config, error) {
 		return nil, &Error{Problems: d.problems, Omitted: d.omitted}
 	}
 	config.Warnings = d.warnings(&config)
+	config.file, config.at = d.source.Name, d.at
 	return &config, nil
 }
 
@@ -65,6 +67,10 @@ func Parse(source Input) (*Config, error) {
 func (d *decoder) document() *yaml.Node {
 	if len(d.source.Data) > maxSize {
 		d.reportAt(position{}, "", "", "the file is larger than %d bytes", maxSize)
+		return nil
+	}
+	if where, what := unreadable(d.source.Data); what != "" {
+		d.reportAt(where, "", "save it as UTF-8 text", "%s", what)
 		return nil
 	}
 	d.lines = strings.Split(strings.ReplaceAll(string(d.source.Data), "\r\n", "\n"), "\n")
@@ -91,6 +97,29 @@ func (d *decoder) document() *yaml.Node {
 	return first.Content[0]
 }
 
+// unreadable says where and why the bytes of a file are no text, and nothing if
+// they are.
+func unreadable(data []byte) (position, string) {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return position{}, "the file is UTF-16"
+	}
+	at := position{1, 1}
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return at, fmt.Sprintf("the byte 0x%02x is not UTF-8", data[0])
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r':
+			return at, fmt.Sprintf("the character U+%04X is a control character", r)
+		case r == '\n':
+			at = position{at.line + 1, 0}
+		}
+		at.column++
+		data = data[size:]
+	}
+	return position{}, ""
+}
+
 // empty reports whether a document has nothing in it.
 func empty(doc *yaml.Node) bool {
 	if len(doc.Content) == 0 {
@@ -112,6 +141,8 @@ func (d *decoder) syntax(err error) {
 	case strings.Contains(message, "unknown anchor"):
 		// The name is left out: it may be a secret that begins with an asterisk.
 		message, hint = "an alias (*) has no anchor (&)", "put a value that begins with * in quotes"
+	case strings.Contains(message, "cannot start any token") && d.tabAt(le.Mark.Line, le.Mark.Column):
+		message, hint = "a tab where a value or an indentation is expected", "indent with spaces"
 	case strings.Contains(message, "cannot start any token"):
 		hint = "put a value that begins with a special character in quotes"
 	case strings.Contains(message, "mapping values are not allowed"):
@@ -125,6 +156,13 @@ func (d *decoder) syntax(err error) {
 		message = le.ContextMsg + ": " + message
 	}
 	d.reportAt(position{le.Mark.Line, le.Mark.Column}, "", hint, "YAML: %s", message)
+}
+
+// tabAt reports whether there is a tab at a place of the file.
+func (d *decoder) tabAt(line, column int) bool {
+	text, _ := d.line(line)
+	runes := []rune(text)
+	return 1 <= column && column <= len(runes) && runes[column-1] == '\t'
 }
 
 // refersAt reports whether something is to be put into a line.

@@ -55,6 +55,20 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Wrong returns an [*Error] that puts err at its place in the file, for what only
+// those who use the configuration find to be wrong. The path leads to the value,
+// or to one around it: "routes", "orders", "source".
+func (c *Config) Wrong(err error, path ...string) *Error {
+	p := Problem{File: c.file, Line: 1, Column: 1, What: err.Error()}
+	for _, name := range path {
+		p.Where = join(p.Where, name)
+		if at, ok := c.at[p.Where]; ok {
+			p.Line, p.Column = at.line, at.column
+		}
+	}
+	return &Error{Problems: []Problem{p}}
+}
+
 // sortProblems puts them in the order of the file.
 func sortProblems(problems []Problem) {
 	slices.SortStableFunc(problems, func(a, b Problem) int {

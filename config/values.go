@@ -24,6 +24,10 @@ type scalar interface {
 	kind() kind
 }
 
+// hider is a scalar that shows itself to others. If something was put into it,
+// it shows what stands in the file instead.
+type hider interface{ hide(shown string) }
+
 // kind describes a type of scalar.
 type kind struct {
 	Name    string
@@ -139,7 +143,7 @@ func (s *Size) parse(text string) error {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
-	case err != nil || strings.HasPrefix(number, "+"):
+	case err != nil || strings.HasPrefix(number, "+") || len(number) > 1 && number[0] == '0':
 		return errors.New("is not a size")
 	case n <= 0:
 		return errors.New("is not above zero")
@@ -272,10 +276,18 @@ func (Path) kind() kind {
 }
 
 // URL is the address of a webhook. As parts of it may be secret, only
-// [Secret.Reveal] shows more than the host.
+// [Secret.Reveal] shows all of it.
 type URL struct {
 	Secret
 	Host string
+	// Shown is what to call it where it may be seen. Empty when that is the URL
+	// without user, password and query: nothing was put into it.
+	Shown string
+}
+
+func (u *URL) hide(string) {
+	scheme, _, _ := strings.Cut(u.Reveal(), ":")
+	u.Shown = scheme + "://" + u.Host + "/..."
 }
 
 func (u *URL) parse(text string) error {
@@ -283,13 +295,20 @@ func (u *URL) parse(text string) error {
 	switch {
 	case err != nil:
 		return errors.New("is not a URL")
-	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "":
+	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
 		return errors.New("is not an http or https URL")
+	case parsed.Port() != "" && !isPort(parsed.Port()):
+		return errors.New("has a port that is not from 1 to 65535")
 	case parsed.Fragment != "":
 		return errors.New("has a fragment, which is never sent")
 	}
 	*u = URL{Secret: NewSecret(text), Host: parsed.Host}
 	return nil
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 func (URL) kind() kind {
@@ -364,6 +383,23 @@ func (k *KeyExpr) parse(text string) (err error) {
 	return err
 }
 
+func (k *KeyExpr) hide(shown string) {
+	eval := k.Eval
+	k.Source = shown
+	k.Eval = func(e *messaging.Envelope) (string, error) {
+		key, err := eval(e)
+		return key, hidden(shown, err)
+	}
+}
+
+// hidden is an error of an expression into which something was put.
+func hidden(shown string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("expression `%s` fails on this message; why is left out, for it would show what was put in", shown)
+}
+
 // MarshalText returns the source.
 func (k KeyExpr) MarshalText() ([]byte, error) { return []byte(k.Source), nil }
 
@@ -385,6 +421,15 @@ func (f *FilterExpr) parse(text string) (err error) {
 	f.Source = text
 	f.Eval, err = expr.Filter(text)
 	return err
+}
+
+func (f *FilterExpr) hide(shown string) {
+	eval := f.Eval
+	f.Source = shown
+	f.Eval = func(e *messaging.Envelope) (bool, error) {
+		take, err := eval(e)
+		return take, hidden(shown, err)
+	}
 }
 
 // MarshalText returns the source.

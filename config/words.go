@@ -26,7 +26,7 @@ func found(n *yaml.Node) string {
 	case "!!int":
 		return "an integer"
 	case "!!float":
-		return "a number with a fraction"
+		return "a number that is no plain integer"
 	case "!!bool":
 		return "true or false"
 	case "!!str", "!!timestamp":

@@ -117,6 +117,10 @@ func newRun(stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Before anything is made or changed for it.
+			if err := checkParts(c); err != nil {
+				return err
+			}
 			return run(cmd.Context(), c, stdout, newLogger(c.Log, stderr))
 		},
 	}
@@ -132,8 +136,8 @@ func newValidate(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkSenders(c); err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+			if err := checkParts(c); err != nil {
+				return err
 			}
 			return summarize(stdout, c)
 		},
@@ -169,8 +173,11 @@ func newVersion(stdout io.Writer) *cobra.Command {
 		Use:   "version",
 		Short: "Say which gobridge this is",
 		Args:  cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			fmt.Fprintln(stdout, version())
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := fmt.Fprintln(stdout, version()); err != nil {
+				return &failure{err}
+			}
+			return nil
 		},
 	}
 }

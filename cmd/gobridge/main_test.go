@@ -120,17 +120,33 @@ version: 1
 store: { memory: {} }
 routes: { r: { source: { http: { path: /r } }, bindings: { b: { webhook: { url: "http://h/", headers: { webhook-id: x } } } } } }
 `)
+	source := write(t, `
+version: 1
+store: { sqlite: { path: `+filepath.Join(t.TempDir(), "never.db")+` } }
+http: { listen: 127.0.0.1:0, tls: { cert: none.pem, key: none.key } }
+routes: { r: { source: { http: { path: /r } }, bindings: { b: { stdout: {} } } } }
+`)
+	carried := write(t, `
+version: 1
+store: { memory: {} }
+routes:
+  r: { source: { http: { path: /r, headers: [cookie] } }, bindings: { b: { stdout: {} } } }
+`)
 	tests := []struct {
 		name string
 		args []string
 		want []string
 	}{
+		{"what only the source knows", []string{"validate", carried}, []string{carried + ":5:24: ", "cookie is a credential", "; at routes.r.source.http"}},
+		{"run what only the source knows", []string{"run", carried}, []string{carried + ":5:24: ", "cookie is a credential"}},
+		{"no certificate", []string{"validate", source}, []string{source + ":4:35: ", "certificate none.pem", "no such file", "; at http.tls"}},
+		{"run without a certificate", []string{"run", source}, []string{source + ":4:35: "}},
 		{"bad file", []string{"validate", bad}, []string{
 			bad + `:4:32: "r" does not start with a slash; at routes.r.source.http.path; write a path`,
 			bad + `:4:39: unknown field "bindins"; at routes.r; did you mean bindings?`,
 		}},
 		{"run a bad file", []string{"run", bad}, []string{bad + ":4:39: unknown field"}},
-		{"what only the sender knows", []string{"validate", reserved}, []string{"routes.r.bindings.b: webhook", "Webhook-Id"}},
+		{"what only the sender knows", []string{"validate", reserved}, []string{reserved + ":4:74: ", "; at routes.r.bindings.b.webhook", "Webhook-Id"}},
 		{"missing file", []string{"validate", "none.yaml"}, []string{"gobridge: read configuration: open none.yaml: no such file"}},
 		{"no file", []string{"run"}, []string{"gobridge: 0 files given; give one configuration file"}},
 		{"two files", []string{"validate", "a", "b"}, []string{"gobridge: 2 files given"}},

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"gobridge"
 	"gobridge/bridge"
 	"gobridge/config"
 	"gobridge/transport/httpsource"
@@ -36,7 +37,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 
 	out, err := openSenders(c, stdout) //nolint:contextcheck // opening a file takes none
 	if err != nil {
-		return &failure{err}
+		return err
 	}
 	defer func() { err = closing(err, out) }()
 
@@ -44,9 +45,9 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return &failure{err}
 	}
-	server, err := newServer(c, b, log)
+	server, err := newServer(c, func(route string) gobridge.Accept { return b.Route(route).Accept }, log)
 	if err != nil {
-		return &failure{err}
+		return err
 	}
 	// The engine looks too, but by then the server would have let messages in.
 	if unserved, _, err := b.Unserved(ctx); err != nil {

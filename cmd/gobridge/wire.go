@@ -15,6 +15,7 @@ import (
 	"gobridge"
 	"gobridge/bridge"
 	"gobridge/config"
+	"gobridge/messaging"
 	"gobridge/store/memory"
 	"gobridge/store/sqlite"
 	"gobridge/transport/httpsource"
@@ -82,19 +83,23 @@ func openSenders(c *config.Config, stdout io.Writer) (*senders, error) {
 			var err error
 			switch {
 			case b.Webhook != nil:
-				sender, err = newWebhook(b)
+				if sender, err = newWebhook(b); err != nil {
+					err = c.Wrong(err, "routes", route, "bindings", binding, "webhook")
+				}
 			case b.File != nil:
 				var file *jsonlines.FileSender
 				if file, err = jsonlines.OpenFile(b.File.Path, jsonlines.Options{}); err == nil {
 					out.files = append(out.files, file)
 					sender = file
+				} else {
+					err = &failure{fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err)}
 				}
 			default:
 				sender = terminal
 			}
 			if err != nil {
 				_ = out.Close()
-				return nil, fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err)
+				return nil, err
 			}
 			out.of[[2]string{route, binding}] = sender
 		}
@@ -102,16 +107,24 @@ func openSenders(c *config.Config, stdout io.Writer) (*senders, error) {
 	return out, nil
 }
 
-// checkSenders makes those senders that touch nothing outside, for what only
-// they know to be wrong.
-func checkSenders(c *config.Config) error {
+// checkParts makes those senders and sources that touch nothing outside, for
+// what only they know to be wrong.
+func checkParts(c *config.Config) error {
+	never := func(string) gobridge.Accept {
+		return func(context.Context, messaging.Envelope) (gobridge.Receipt, error) {
+			return gobridge.Receipt{}, gobridge.ErrRejected
+		}
+	}
 	var errs []error
+	if _, err := newServer(c, never, slog.New(slog.DiscardHandler)); err != nil {
+		errs = append(errs, err)
+	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		bindings := c.Routes[route].Bindings
 		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
 			if b := bindings[binding]; b.Webhook != nil {
 				if _, err := newWebhook(b); err != nil {
-					errs = append(errs, fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err))
+					errs = append(errs, c.Wrong(err, "routes", route, "bindings", binding, "webhook"))
 				}
 			}
 		}
@@ -126,6 +139,7 @@ func newWebhook(b config.Binding) (gobridge.Sender, error) {
 	}
 	return webhook.New(webhook.Options{
 		URL:         b.Webhook.URL.Reveal(),
+		Shown:       b.Webhook.URL.Shown,
 		Secrets:     reveal(b.Webhook.Secrets),
 		Headers:     headers,
 		Timeout:     time.Duration(b.Webhook.Timeout),
@@ -204,7 +218,7 @@ func newBinding(name string, b config.Binding, sender gobridge.Sender) bridge.Bi
 const sendMargin = 5 * time.Second
 
 // newServer makes the HTTP server with the path of every route.
-func newServer(c *config.Config, b *bridge.Bridge, log *slog.Logger) (*httpsource.Server, error) {
+func newServer(c *config.Config, accept func(route string) gobridge.Accept, log *slog.Logger) (*httpsource.Server, error) {
 	options := httpsource.Options{
 		Address: string(c.HTTP.Listen),
 		Grace:   time.Duration(c.Grace),
@@ -215,10 +229,10 @@ func newServer(c *config.Config, b *bridge.Bridge, log *slog.Logger) (*httpsourc
 	}
 	server, err := httpsource.New(options)
 	if err != nil {
-		return nil, err
+		return nil, c.Wrong(err, "http", "tls")
 	}
-	for name, r := range c.Routes {
-		s := r.Source.HTTP
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		s := c.Routes[name].Source.HTTP
 		route := httpsource.RouteOptions{MaxBody: int64(s.MaxBody)}
 		for _, h := range s.Headers {
 			route.Headers = append(route.Headers, string(h))
@@ -229,8 +243,8 @@ func newServer(c *config.Config, b *bridge.Bridge, log *slog.Logger) (*httpsourc
 				route.Secrets = reveal(s.Auth.Webhook.Secrets)
 			}
 		}
-		if err := server.Handle(string(s.Path), route, b.Route(name).Accept); err != nil {
-			return nil, err
+		if err := server.Handle(string(s.Path), route, accept(name)); err != nil {
+			return nil, c.Wrong(err, "routes", name, "source", "http")
 		}
 	}
 	return server, nil

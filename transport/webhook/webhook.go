@@ -89,6 +89,10 @@ type Options struct {
 	// it become basic authentication.
 	URL string
 
+	// Shown is what errors call the URL; without it, the URL less user, password
+	// and query. Set it when the path is secret too.
+	Shown string
+
 	// Secrets sign; several are for rotation, and empty ones are left out. Each
 	// is the base64 of 24 to 64 bytes, with or without "whsec_". Without any,
 	// requests are not signed.
@@ -138,6 +142,9 @@ func New(options Options) (*Sender, error) {
 		shown:   shownURL(target),
 		timeout: options.Timeout,
 		now:     options.Now,
+	}
+	if options.Shown != "" {
+		s.shown = options.Shown
 	}
 	if s.fixed, err = fixedHeaders(options.Headers, target.User); err != nil {
 		return nil, err
