@@ -1,12 +1,16 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
 
 	"gobridge"
 )
+
+// claimTimeout bounds a claim.
+const claimTimeout = 30 * time.Second
 
 // claim is what a claim came to.
 type claim struct {
@@ -60,8 +64,11 @@ func (d *drainer) startClaim() {
 		HeldKnown: true, Held: d.held(),
 	}
 	d.tasks.Go(func() {
+		// What a call that never returns has claimed is stranded, and claimed again.
+		ctx, cancel := context.WithTimeout(d.work, claimTimeout)
+		defer cancel()
 		began := time.Now()
-		records, err := d.bridge.store.Claim(d.work, request)
+		records, err := d.bridge.store.Claim(ctx, request)
 		d.claimed <- claim{records, limit, open, time.Since(began), err}
 	})
 }
