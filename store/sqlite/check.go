@@ -16,6 +16,9 @@ const checkTimeout = time.Second
 // write lock for an instant.
 func (s *Store) Check(ctx context.Context) error {
 	const op = "check"
+	if err := s.place.left(); err != nil {
+		return fail(op, "", err)
+	}
 	if err := s.disk.check(ctx); err != nil {
 		return fullError(op, "", err)
 	}

@@ -27,9 +27,13 @@ const (
 // leases keeps leases in a database of their own, so that a long transaction of
 // a user can't hold up a renewal. It implements [gobridge.LeaseStore].
 type leases struct {
-	db    *sql.DB
-	owned bool
-	now   func() time.Time
+	path string // empty where the outbox's own database has them
+	now  func() time.Time
+
+	mu     sync.Mutex
+	db     *sql.DB
+	place  place
+	closed bool
 }
 
 // openLeases opens the leases beside a database file, and those of a database
@@ -39,26 +43,49 @@ func (s *Store) openLeases(ctx context.Context, file string) (*leases, error) {
 	if file == "" {
 		return l, s.migrate(ctx, leaseSchema)
 	}
-	db, err := openOwn(file + "-leases")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	l.db, l.owned = db, true
-	if err := l.write(ctx, func(tx *sql.Tx) error { return migrate(ctx, tx, migrations, leaseSchema) }); err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("%s-leases: %w", file, err)
-	}
-	return l, nil
+	l.path = file + "-leases"
+	l.db = nil
+	_, err := l.database(ctx)
+	return l, err
 }
 
 // Leases implements [gobridge.Leaser].
 func (s *Store) Leases() gobridge.LeaseStore { return s.leases }
 
+// database returns the database. If its file has been deleted or replaced, it
+// opens what is there now, so that all processes have the same leases again.
+func (l *leases) database(ctx context.Context) (*sql.DB, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, gobridge.ErrClosed
+	case l.path == "" || l.db != nil && l.place.left() == nil:
+		return l.db, nil
+	}
+	db, err := openOwn(l.path)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if err := writeIn(ctx, db, func(tx *sql.Tx) error { return migrate(ctx, tx, migrations, leaseSchema) }); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("%s: %w", l.path, err)
+	}
+	if l.db != nil {
+		_ = l.db.Close() // of a file that is gone
+	}
+	l.db, l.place = db, placeOf(l.path)
+	return db, nil
+}
+
 func (l *leases) close() error {
-	if !l.owned {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.path == "" || l.closed {
 		return nil
 	}
+	l.closed = true
 	return l.db.Close()
 }
 
@@ -68,7 +95,7 @@ const lookEvery = 10 * time.Millisecond
 // Notify implements [gobridge.Notifier]: it tells of what others have changed,
 // renewals too, while somebody wants to know. In memory there are no others.
 func (l *leases) Notify(f func(gobridge.Partition)) (stop func()) {
-	if !l.owned {
+	if l.path == "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,9 +110,13 @@ func (l *leases) Notify(f func(gobridge.Partition)) (stop func()) {
 				return
 			case <-ticker.C:
 			}
+			db, err := l.database(ctx)
+			if err != nil {
+				continue // whoever wants a lease will be told
+			}
 			// There is one connection, so its own commits don't count.
 			var version int64
-			if l.db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version) == nil && version != last {
+			if db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version) == nil && version != last {
 				last = version
 				f("")
 			}
@@ -99,7 +130,15 @@ func (l *leases) Notify(f func(gobridge.Partition)) (stop func()) {
 
 // write runs f in a transaction.
 func (l *leases) write(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := beginTx(ctx, l.db)
+	db, err := l.database(ctx)
+	if err != nil {
+		return err
+	}
+	return writeIn(ctx, db, f)
+}
+
+func writeIn(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
+	tx, err := beginTx(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -212,8 +251,12 @@ func (l *leases) Release(ctx context.Context, lease gobridge.Lease) error {
 
 // Leases implements [gobridge.LeaseStore].
 func (l *leases) Leases(ctx context.Context) ([]gobridge.Lease, error) {
+	db, err := l.database(ctx)
+	if err != nil {
+		return nil, fail("list leases", "", err)
+	}
 	var out []gobridge.Lease
-	err := queryAll(ctx, l.db, selectLeases, nil, func(rows *sql.Rows) error {
+	err = queryAll(ctx, db, selectLeases, nil, func(rows *sql.Rows) error {
 		lease, err := scanLease(rows)
 		out = append(out, lease)
 		return err

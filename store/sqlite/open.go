@@ -22,6 +22,7 @@ type Store struct {
 	db      *sql.DB
 	owned   bool   // db is closed with the store
 	file    string // empty for a database in memory
+	place   place
 	read    *prepared
 	writer  *writer
 	notify  *notifier
@@ -53,7 +54,8 @@ const writerCache = 16384
 //
 // To restore a backup, stop every process, put the copy in the place of path,
 // and remove path + "-wal" and path + "-shm". The file with the leases may stay.
-// What was delivered since the backup is delivered again.
+// What was delivered since the backup is delivered again. A process whose file is
+// taken away all the same stores nothing more and says so.
 func OpenFile(ctx context.Context, path string, options Options) (*Store, error) {
 	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
 		return nil, fail("open", "", err)
@@ -123,6 +125,7 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 		s.writer.drop()
 		return nil, err
 	}
+	s.place = placeOf(file)
 	s.disk = &disk{share: s.options.MaxDiskShare, every: time.Second, size: s.size, free: freeSpace(file)}
 	go s.writer.run(context.WithoutCancel(ctx))
 	return s, nil

@@ -203,6 +203,9 @@ func (c *persistCall) result() error {
 
 // persist stores the calls in a transaction, each record with its own outcome.
 func (s *Store) persist(t *txn, calls []*persistCall) error {
+	if err := s.place.left(); err != nil {
+		return err
+	}
 	open, err := s.openPartitions(t, calls)
 	if err != nil {
 		return err
