@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"gobridge"
 )
 
@@ -21,15 +23,23 @@ type depth struct {
 	limit      int64
 	partitions []gobridge.Partition
 
-	// persisting is held, shared, around every Persist, and exclusively around a
-	// read, so that no record is both in the figure read and counted as added.
-	persisting sync.RWMutex
+	// persisting is held, shared, around every Persist, and whole around a read, so
+	// that no record is both in the figure read and counted as added. Waiting for
+	// it ends with the caller's context, for a Persist may take long.
+	persisting *semaphore.Weighted
 
 	mu       sync.Mutex
 	read     int64     // as of the last read
 	readAt   time.Time // monotonic
 	added    int64     // stored since
 	reserved int64     // promised, and not stored yet
+}
+
+// whole is all of depth.persisting: more than there can be calls at a time.
+const whole = 1 << 40
+
+func newDepth(limit int, partitions []gobridge.Partition) *depth {
+	return &depth{limit: int64(limit), partitions: partitions, persisting: semaphore.NewWeighted(whole)}
 }
 
 // take reserves room for n records, if what is known is recent and says that
@@ -47,8 +57,10 @@ func (d *depth) take(n int64) bool {
 // refresh reads the figure from the store and reserves room for n records if
 // there is any. It returns the figure.
 func (d *depth) refresh(ctx context.Context, store gobridge.Inspector, n int64) (int64, bool, error) {
-	d.persisting.Lock()
-	defer d.persisting.Unlock()
+	if err := d.persisting.Acquire(ctx, whole); err != nil {
+		return 0, false, err
+	}
+	defer d.persisting.Release(whole)
 	stats, err := store.Stats(ctx, d.partitions...)
 	if err != nil {
 		return 0, false, err
@@ -87,6 +99,11 @@ type reservation struct {
 // dead letters. The function returned must be called with Persist's answer.
 func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (func(error), error) {
 	var taken []reservation
+	giveBack := func() {
+		for _, r := range taken {
+			r.depth.settle(r.n, false)
+		}
+	}
 	for _, o := range h.outlets {
 		if o.depth == nil {
 			continue
@@ -102,24 +119,28 @@ func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (f
 		}
 		ok, err := h.reserveIn(ctx, o, records, n)
 		if err != nil {
-			for _, r := range taken {
-				r.depth.settle(r.n, false)
-			}
+			giveBack()
 			return nil, err
 		}
 		if ok {
 			taken = append(taken, reservation{o.depth, n})
 		}
 	}
-	for _, r := range taken {
-		r.depth.persisting.RLock()
+	for i, r := range taken {
+		if err := r.depth.persisting.Acquire(ctx, 1); err != nil {
+			for _, earlier := range taken[:i] {
+				earlier.depth.persisting.Release(1)
+			}
+			giveBack()
+			return nil, err
+		}
 	}
 	return func(err error) {
 		// An unknown outcome counts as stored: too high is put right by a read.
 		stored := !errors.Is(err, gobridge.ErrDuplicateRecord) && !errors.Is(err, gobridge.ErrInvalidRecord)
 		for _, r := range taken {
 			r.depth.settle(r.n, stored)
-			r.depth.persisting.RUnlock()
+			r.depth.persisting.Release(1)
 		}
 	}, nil
 }

@@ -46,7 +46,7 @@ func newOutlet(b *Bridge, r *Route, binding *Binding) *outlet {
 		o.shards = append(o.shards, newDestination(o, shard))
 	}
 	if binding.MaxOutboxDepth > 0 {
-		o.depth = &depth{limit: int64(binding.MaxOutboxDepth), partitions: o.partitions()}
+		o.depth = newDepth(binding.MaxOutboxDepth, o.partitions())
 	}
 	return o
 }

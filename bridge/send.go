@@ -283,6 +283,11 @@ func (d *drainer) tooLate(it *item) bool {
 func (d *drainer) call(batch []gobridge.Delivery) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.sends, d.binding.Timeout)
 	defer cancel()
+	// Nobody can end a sender that ignores its context. It holds up its key.
+	defer time.AfterFunc(2*d.binding.Timeout, func() {
+		d.log(slog.LevelError, "a send does not return, though its time is over: the sender ignores its context",
+			slog.String("record", batch[0].Envelope.ID), slog.Duration("timeout", d.binding.Timeout))
+	}).Stop()
 	defer func() {
 		if v := recover(); v != nil {
 			d.log(slog.LevelError, "sender panicked", slog.String("record", batch[0].Envelope.ID),
