@@ -5,8 +5,10 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -39,6 +41,9 @@ func setCloudEvent(ctx context.Context, e *messaging.Envelope, header http.Heade
 	if p != nil {
 		return "", p
 	}
+	if p := ceForms(attributes); p != nil {
+		return "", p
+	}
 	// The body is not handed over: it is the data as it is, whatever the event says.
 	ev, err := binding.ToEvent(ctx, cehttp.NewMessage(attributes, nil))
 	if err != nil {
@@ -48,9 +53,6 @@ func setCloudEvent(ctx context.Context, e *messaging.Envelope, header http.Heade
 		return "", p
 	}
 	source := attributes["Ce-Source"][0]
-	if strings.ContainsFunc(source, unicode.IsSpace) {
-		return "", invalid("ce-source", "has white space, which no URI reference has")
-	}
 	e.Subject = ev.Type()
 	if at := ev.Time(); !at.IsZero() {
 		e.CreatedAt = at.UTC()
@@ -98,6 +100,33 @@ func ceAttributes(header http.Header) (http.Header, *problem) {
 	return out, nil
 }
 
+// ceForms checks the attributes on which the SDK fails without naming them. It
+// leaves those that are missing to the SDK, which does.
+func ceForms(attributes http.Header) *problem {
+	for _, canonical := range []string{"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
+		if values := attributes[canonical]; values != nil && values[0] == "" {
+			return invalid(strings.ToLower(canonical), "is empty")
+		}
+	}
+	if version := attributes["Ce-Specversion"][0]; version != event.CloudEventsVersionV1 {
+		return invalid("ce-specversion", "is %q; version 1.0 is understood", version)
+	}
+	if values := attributes["Ce-Source"]; values != nil {
+		if strings.ContainsFunc(values[0], unicode.IsSpace) {
+			return invalid("ce-source", "has white space, which no URI reference has")
+		}
+		if _, err := url.Parse(values[0]); err != nil {
+			return invalid("ce-source", "is no URI reference, like /shop/orders")
+		}
+	}
+	if values := attributes["Ce-Time"]; values != nil {
+		if _, err := time.Parse(time.RFC3339Nano, values[0]); err != nil {
+			return invalid("ce-time", notATime)
+		}
+	}
+	return nil
+}
+
 func attributeName(name string) bool {
 	for i := range len(name) {
 		c := name[i] | 0x20
@@ -109,9 +138,6 @@ func attributeName(name string) bool {
 }
 
 func ceValid(ev *event.Event) *problem {
-	if ev.SpecVersion() != event.CloudEventsVersionV1 {
-		return invalid("ce-specversion", "is %q; version 1.0 is understood", ev.SpecVersion())
-	}
 	err := ev.Validate()
 	if err == nil {
 		return nil

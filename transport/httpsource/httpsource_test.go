@@ -247,6 +247,7 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		{"Gobridge-Ordering-Key", []string{"Gobridge-Ordering-Key", "50%"}},
 		{"Gobridge-Subject", []string{"Gobridge-Subject", "%zz"}},
 		{"Gobridge-Not-Before", []string{"Gobridge-Not-Before", "tomorrow"}},
+		{"Gobridge-Created-At", []string{"Gobridge-Created-At", "0001-01-01T00:00:00Z"}},
 		{"Gobridge-Expires-At", []string{"Gobridge-Expires-At", "2026-01-02"}},
 		{"Gobridge-Expires-At", []string{"Gobridge-Expires-At", "2026-01-02T00:00:00Z", "Gobridge-Not-Before", "2026-01-02T00:00:00Z"}},
 		{"Content-Type", []string{"Content-Type", "text/plain", "Content-Type", "text/html"}},

@@ -71,7 +71,7 @@ func setContent(e *messaging.Envelope, header http.Header) *problem {
 	}
 	if contentType != "" {
 		if _, _, err := mime.ParseMediaType(contentType); err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-			return invalid("Content-Type", "is no media type")
+			return invalid("Content-Type", "is no media type, like application/json or text/plain; charset=utf-8")
 		}
 	}
 	e.ContentType = contentType
@@ -122,6 +122,8 @@ func setFields(e *messaging.Envelope, header http.Header) *problem {
 	return nil
 }
 
+const notATime = "is no time as RFC 3339 has it, like 2026-01-02T03:04:05Z"
+
 func setTime(at *time.Time, header http.Header, canonical string) *problem {
 	value, there, p := single(header, canonical)
 	if p != nil || !there {
@@ -129,7 +131,11 @@ func setTime(at *time.Time, header http.Header, canonical string) *problem {
 	}
 	t, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
-		return invalid(canonical, "is no time as RFC 3339 has it, like 2026-01-02T03:04:05Z")
+		return invalid(canonical, notATime)
+	}
+	if t.IsZero() {
+		// It would stand for no time at all.
+		return invalid(canonical, "is outside 1970 to 2261")
 	}
 	*at = t.UTC()
 	return nil

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +16,10 @@ import (
 
 // shownBody is how much of a response body an error shows, in bytes.
 const shownBody = 200
+
+// shownError is how much of a transport's error is shown, in bytes: enough for
+// the names in a certificate.
+const shownError = 1000
 
 // maxRetryAfter bounds what a destination can ask for.
 const maxRetryAfter = 24 * time.Hour
@@ -72,12 +78,14 @@ func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	return min(max(at.Sub(now), 0), maxRetryAfter), true
 }
 
-// sanitise makes a response body fit for a line of an error: one line of
-// printable text, cut at shownBody bytes.
-func sanitise(body []byte) string {
-	cut := len(body) > shownBody
+// sanitise makes a response body fit for a line of an error.
+func sanitise(body []byte) string { return oneLine(body, shownBody) }
+
+// oneLine makes one line of printable text, cut at limit bytes.
+func oneLine(body []byte, limit int) string {
+	cut := len(body) > limit
 	if cut {
-		body = body[:shownBody]
+		body = body[:limit]
 		// What the cut left of a character goes too.
 		for range utf8.UTFMax - 1 {
 			if r, size := utf8.DecodeLastRune(body); r != utf8.RuneError || size != 1 {
@@ -101,6 +109,19 @@ func sanitise(body []byte) string {
 	}
 	return text
 }
+
+// shortened is an error of the transport, which may repeat all that a
+// destination sent instead of an answer.
+type shortened struct{ err error }
+
+func (e shortened) Error() string {
+	if errors.Is(e.err, io.EOF) {
+		return "the connection ended before there was an answer"
+	}
+	return oneLine([]byte(e.err.Error()), shownError)
+}
+
+func (e shortened) Unwrap() error { return e.err }
 
 // shownLocation leaves out what may be secret in the target of a redirect.
 func shownLocation(location string) string {

@@ -83,11 +83,14 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 			config.ServerName = d.hostname
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	limited, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
 	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	if err := secure.HandshakeContext(limited); err != nil {
 		conn.Close()
+		if limited.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("no answer in %s; is it https that is spoken there?", d.limit)
+		}
 		return nil, &unreachableError{fmt.Errorf("TLS handshake: %w", err)}
 	}
 	return secure, nil

@@ -337,7 +337,7 @@ func (s *Sender) broken(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		return fmt.Errorf("post to %s: %w after %s", s.shown, errSilent, s.timeout)
 	}
-	wrapped := fmt.Errorf("post to %s: %w", s.shown, err)
+	wrapped := fmt.Errorf("post to %s: %w", s.shown, shortened{err})
 	var u *unreachableError
 	if errors.As(err, &u) {
 		return gobridge.Unavailable(wrapped)
@@ -349,7 +349,7 @@ func (s *Sender) broken(ctx context.Context, err error) error {
 func (s *Sender) refused(response *http.Response, body []byte) error {
 	err := fmt.Errorf("post to %s: %s", s.shown, statusText(response.StatusCode))
 	if location := response.Header.Get("Location"); location != "" && response.StatusCode/100 == 3 {
-		err = fmt.Errorf("%w, to %s; redirects are not followed, correct the URL", err, shownLocation(location))
+		err = fmt.Errorf("%w, to %s; redirects are not followed, correct the URL", err, oneLine([]byte(shownLocation(location)), shownBody))
 	}
 	if text := sanitise(body); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
