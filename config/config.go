@@ -19,14 +19,15 @@ package config
 
 // Config is the file.
 type Config struct {
-	Version   int              `config:"version,required" min:"1" max:"1" doc:"The version of this format: 1."`
-	Store     Store            `config:"store,required" doc:"Where the outbox is kept."`
-	HTTP      HTTP             `config:"http" doc:"The HTTP server that routes with an http source share."`
-	Routes    map[string]Route `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
-	Parked    []Parked         `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
-	Log       Log              `config:"log" doc:"What is logged, to standard error."`
-	LeaseTerm Duration         `config:"lease_term" default:"5s" doc:"How long the partitions of a process that died stay with it at most."`
-	Grace     Duration         `config:"grace" default:"10s" doc:"How long a shutdown waits for requests in flight, and then for deliveries in flight."`
+	Version       int              `config:"version,required" min:"1" max:"1" doc:"The version of this format: 1."`
+	Store         Store            `config:"store,required" doc:"Where the outbox is kept."`
+	HTTP          HTTP             `config:"http" doc:"The HTTP server that routes with an http source share."`
+	Routes        map[string]Route `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
+	Parked        []RouteOrBinding `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
+	Repartitioned []RouteOrBinding `config:"repartitioned" doc:"Routes and bindings whose number of partitions was changed, and for which it will do that what was delivered before the change is not recognised as a duplicate afterwards. Take them out again after the store's retention."`
+	Log           Log              `config:"log" doc:"What is logged, to standard error."`
+	LeaseTerm     Duration         `config:"lease_term" default:"5s" doc:"How long the partitions of a process that died stay with it at most."`
+	Grace         Duration         `config:"grace" default:"10s" doc:"How long a shutdown waits for requests in flight, and then for deliveries in flight."`
 
 	// Warnings are what is allowed and still deserves a second look.
 	Warnings []Problem `config:"-"`
@@ -74,6 +75,7 @@ type Route struct {
 	OrderingKey *KeyExpr           `config:"ordering_key" example:"payload.customer_id" doc:"An expression for the ordering key. Messages with the same key arrive in order. When absent, the key is the one that the source gives, if any. A message on which it fails is rejected."`
 	ExpireAfter Duration           `config:"expire_after" example:"6h" doc:"How long after its acceptance a message is still worth delivering, unless it says so itself. When absent, messages do not expire."`
 	OnExpire    string             `config:"on_expire" enum:"drop,dead_letter" default:"drop" doc:"What becomes of expired messages: drop ends them as expired, dead_letter moves them to the dead letters."`
+	Partitions  int                `config:"partitions" min:"1" max:"256" default:"1" doc:"Over how many partitions each destination is spread by ordering key, so that as many processes can deliver to it at a time. The same key is always in the same one. It can be changed only when nothing is stored any more and all processes are stopped; the bridge refuses to start otherwise."`
 	OnFailure   string             `config:"on_failure" enum:"dead_letter,discard,halt_key" default:"dead_letter" doc:"What becomes of a message that a destination refuses for good, or whose attempts are exhausted: dead_letter moves it to the dead letters and its key goes on without it, discard ends it and its key goes on, halt_key keeps it and holds its key until a person decides."`
 	Bindings    map[string]Binding `config:"bindings,required" least:"1" keys:"name" doc:"The destinations, by name. Each gets every message that its filter takes, independently of the others."`
 }
@@ -109,12 +111,12 @@ type Binding struct {
 	Stdout  *Stdout  `config:"stdout" one:"destination" doc:"Write each message as a line of JSON to standard output."`
 
 	Filter         *FilterExpr `config:"filter" example:"payload.temp > 90.0" doc:"An expression that says whether this destination gets a message; all when absent. A message on which it fails is rejected for the whole route."`
-	Rate           Rate        `config:"rate" example:"20/s" doc:"How many messages are sent at most, per s, m or h; no bound when absent."`
+	Rate           Rate        `config:"rate" example:"20/s" doc:"How many messages are sent at most, per s, m or h, over all partitions and processes; no bound when absent."`
 	MaxOutboxDepth int         `config:"max_outbox_depth" min:"1" example:"100000" doc:"How many messages may wait for this destination; no bound but the disk when absent."`
 	OnFull         string      `config:"on_full" enum:"reject,dead_letter" default:"reject" doc:"What happens when max_outbox_depth is reached: reject refuses new messages for the whole route until there is room, dead_letter puts this destination's copy into the dead letters."`
 	Retry          Retry       `config:"retry" doc:"How a message that failed is tried again."`
 	OnFailure      string      `config:"on_failure" enum:"dead_letter,discard,halt_key" doc:"As the route's on_failure, which holds when this is absent."`
-	Concurrency    int         `config:"concurrency" min:"1" max:"1024" default:"16" doc:"How many sends are in flight at most. Messages of one key are always sent one after the other."`
+	Concurrency    int         `config:"concurrency" min:"1" max:"1024" default:"16" doc:"How many sends of a partition are in flight at most. Messages of one key are always sent one after the other."`
 }
 
 // Webhook is a URL to post to.

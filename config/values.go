@@ -344,10 +344,10 @@ func (HeaderName) kind() kind {
 	}
 }
 
-// Parked names a route, or a binding as route/binding.
-type Parked string
+// RouteOrBinding names a route, or a binding as route/binding.
+type RouteOrBinding string
 
-func (p *Parked) parse(text string) error {
+func (p *RouteOrBinding) parse(text string) error {
 	route, binding, ok := strings.Cut(text, "/")
 	if err := gobridge.CheckName(route); err != nil {
 		return errors.New("is not a route or route/binding")
@@ -355,11 +355,11 @@ func (p *Parked) parse(text string) error {
 	if err := gobridge.CheckName(binding); ok && err != nil {
 		return errors.New("is not a route or route/binding")
 	}
-	*p = Parked(text)
+	*p = RouteOrBinding(text)
 	return nil
 }
 
-func (Parked) kind() kind {
+func (RouteOrBinding) kind() kind {
 	return kind{
 		Name:    "route or binding",
 		Doc:     "The name of a route, as in orders, or of one of its bindings, as in orders/crm.",

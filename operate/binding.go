@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"gobridge"
 )
@@ -16,6 +17,29 @@ type bindingOf struct {
 }
 
 func (b *bindingOf) name() string { return b.Route + "/" + b.Binding }
+
+// of is over how many partitions the binding is spread: as configured, or else
+// as it was last.
+func (b *bindingOf) of() int {
+	if b.plan != nil {
+		return max(1, b.plan.Partitions)
+	}
+	of, newest := 1, time.Time{}
+	for _, s := range b.partitions {
+		if s.NewestStamp.After(newest) {
+			of, newest = s.Partition.Of(), s.NewestStamp
+		}
+	}
+	return of
+}
+
+// dropFormer leaves out the empty partitions of another number, which nobody serves.
+func (b *bindingOf) dropFormer() {
+	of := b.of()
+	b.partitions = slices.DeleteFunc(b.partitions, func(s gobridge.Stats) bool {
+		return s.Partition.Of() != of && s.Pending+s.Claimed+s.Dead == 0
+	})
+}
 
 func (b *bindingOf) sum(of func(*gobridge.Stats) int64) (n int64) {
 	for i := range b.partitions {
@@ -57,8 +81,11 @@ func (d *Desk) bindings(stats []gobridge.Stats) []*bindingOf {
 		if d.plan != nil && b.plan == nil && b.held() == 0 {
 			continue // removed, and nothing is left of it
 		}
+		b.dropFormer()
 		if len(b.partitions) == 0 {
-			b.partitions = []gobridge.Stats{{Partition: gobridge.NewPartition(b.Route, b.Binding, 0)}}
+			for shard := range b.of() {
+				b.partitions = append(b.partitions, gobridge.Stats{Partition: gobridge.NewShard(b.Route, b.Binding, shard, b.of())})
+			}
 		}
 		out = append(out, b)
 	}

@@ -36,6 +36,8 @@ type PlannedBinding struct {
 	Destination string
 	// Filter is the expression, empty for none.
 	Filter string
+	// Partitions is over how many partitions it is spread; zero means 1.
+	Partitions int
 	// MaxOutboxDepth is zero for no bound.
 	MaxOutboxDepth int
 	// RejectsWhenFull says that new messages are refused when it is full.

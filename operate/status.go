@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"gobridge"
@@ -60,12 +61,23 @@ type BindingStatus struct {
 	OldestPending    time.Time `json:"oldest_pending,omitzero"`
 	OldestAgeSeconds float64   `json:"oldest_age_seconds,omitempty"`
 
-	// Owner is the process that drains it, empty when none does.
-	Owner string `json:"owner,omitempty"`
+	// Owner is the process that drains it, or those that share it, empty when none
+	// does. Owners says who has which partition.
+	Owner  string      `json:"owner,omitempty"`
+	Owners []Ownership `json:"owners,omitempty"`
 	// NextProbe is when a destination that is down is tried again.
 	NextProbe time.Time `json:"next_probe,omitzero"`
 
 	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Ownership is a partition and the process that drains it.
+type Ownership struct {
+	Partition gobridge.Partition `json:"partition"`
+	Owner     string             `json:"owner"`
+	Version   int64              `json:"version"`
+	// RenewedAt is the last sign of life, by the owner's clock.
+	RenewedAt time.Time `json:"renewed_at"`
 }
 
 // Finding is something worth knowing.
@@ -143,7 +155,11 @@ func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) 
 			out.OldestPending = s.OldestPending
 		}
 		if o := v.owners[s.Partition]; o.alive {
-			out.Owner = o.lease.Token.Owner
+			l := o.lease
+			if !strings.Contains(out.Owner, l.Token.Owner) {
+				out.Owner = strings.TrimPrefix(out.Owner+", "+l.Token.Owner, ", ")
+			}
+			out.Owners = append(out.Owners, Ownership{s.Partition, l.Token.Owner, l.Token.Version, l.RenewedAt})
 		}
 		if c := v.down(s); c != nil {
 			out.NextProbe = c.NextProbe

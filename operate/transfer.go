@@ -88,6 +88,10 @@ type ImportReport struct {
 // theirs. It can be run again after it was interrupted.
 func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, dryRun bool, progress func(int)) (ImportReport, error) {
 	var report ImportReport
+	of, err := d.partitionsOf(ctx, to)
+	if err != nil {
+		return report, err
+	}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)
 	for in.Scan() {
@@ -101,7 +105,8 @@ func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, dryRun bool, 
 			return report, fmt.Errorf("line %d: %w", report.Read, err)
 		}
 		if to.Binding != "" {
-			record.Partition, record.Binding = gobridge.NewPartition(to.Route, to.Binding, 0), to.Binding
+			shard := gobridge.Shard(of, record.Envelope.OrderingKey, record.Envelope.ID)
+			record.Partition, record.Binding = gobridge.NewShard(to.Route, to.Binding, shard, of), to.Binding
 		}
 		if err := d.importOne(ctx, &record, dryRun, &report); err != nil {
 			return report, fmt.Errorf("line %d: %w", report.Read, err)
@@ -137,10 +142,31 @@ func (d *Desk) importOne(ctx context.Context, r *gobridge.Record, dryRun bool, r
 	return nil
 }
 
+// partitionsOf returns over how many partitions a binding is spread.
+func (d *Desk) partitionsOf(ctx context.Context, t Target) (int, error) {
+	if t.Binding == "" {
+		return 1, nil
+	}
+	stats, err := d.store.Stats(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range d.bindings(stats) {
+		if b.Route == t.Route && b.Binding == t.Binding {
+			return b.of(), nil
+		}
+	}
+	return 1, nil
+}
+
 // Move moves what waits in a removed binding to another one: see [bridge.Move].
 func (d *Desk) Move(ctx context.Context, from, to Target, who Who) (bridge.MoveResult, error) {
 	var out bridge.MoveResult
 	stats, err := d.store.Stats(ctx)
+	if err != nil {
+		return out, err
+	}
+	of, err := d.partitionsOf(ctx, to)
 	if err != nil {
 		return out, err
 	}
@@ -150,7 +176,7 @@ func (d *Desk) Move(ctx context.Context, from, to Target, who Who) (bridge.MoveR
 			continue
 		}
 		one, err := bridge.Move(ctx, d.store, s.Partition, to.Route, to.Binding,
-			bridge.ParkedOptions{Leases: d.leases, Now: d.now, By: who.By, Reason: who.Reason})
+			bridge.ParkedOptions{Leases: d.leases, Partitions: of, Now: d.now, By: who.By, Reason: who.Reason})
 		out.Moved += one.Moved
 		out.Expired += one.Expired
 		out.Left.Pending += one.Left.Pending

@@ -197,7 +197,7 @@ func planOf(c *config.Config) *operate.Plan {
 			b := bindings[name]
 			one := operate.PlannedBinding{
 				Route: route, Binding: name, Destination: destination(b),
-				MaxOutboxDepth: b.MaxOutboxDepth, RejectsWhenFull: b.OnFull != "dead_letter",
+				Partitions: c.Routes[route].Partitions, MaxOutboxDepth: b.MaxOutboxDepth, RejectsWhenFull: b.OnFull != "dead_letter",
 			}
 			if b.Filter != nil {
 				one.Filter = b.Filter.Source

@@ -175,10 +175,14 @@ func bridgeOptions(c *config.Config, out *senders, log *slog.Logger) bridge.Opti
 	for _, p := range c.Parked {
 		options.Parked = append(options.Parked, string(p))
 	}
+	for _, p := range c.Repartitioned {
+		options.Repartitioned = append(options.Repartitioned, string(p))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
 		r := c.Routes[name]
 		route := bridge.Route{
 			Name:        name,
+			Partitions:  r.Partitions,
 			ExpireAfter: time.Duration(r.ExpireAfter),
 			OnExpire:    expirePolicies[r.OnExpire],
 		}
