@@ -11,8 +11,12 @@ import (
 	"gobridge"
 )
 
-// maxItems is how many items a transaction has at most.
-const maxItems = 100
+// maxItems is how many items a transaction has at most, maxBatchItem what one
+// may have that names all earlier records of its key, with room for its life.
+const (
+	maxItems     = 100
+	maxBatchItem = 400<<10 - 2*maxText
+)
 
 // Batch is records on their way into a transaction of the caller's.
 type Batch struct {
@@ -95,9 +99,9 @@ func (b *Batch) prepare(ctx context.Context, records []gobridge.Record) error {
 	}
 	for _, u := range units {
 		for _, r := range u.rows {
-			if n := r.bytes(); n > 400<<10 {
+			if n := r.bytes(); n > maxBatchItem {
 				return &gobridge.Error{Op: b.call.op, Partition: r.Partition, Ref: r.Ref(), Err: &gobridge.FieldError{
-					Field: "Envelope", Problem: "bytes with the names of the records of its key in the same call", Size: int64(n), Limit: 400 << 10}}
+					Field: "Envelope", Problem: "bytes with the names of the records of its key in the same call", Size: int64(n), Limit: maxBatchItem}}
 			}
 		}
 		items, err := p.puts(u.rows)

@@ -55,8 +55,11 @@ func (s *Store) claim(ctx context.Context, c call, request *gobridge.ClaimReques
 	return nil, nil
 }
 
+// unheardOf reports whether no row can be of a partition of that name.
+func unheardOf(p gobridge.Partition) bool { return len(p) > limits.MaxPartition }
+
 func checkPartition(p gobridge.Partition) error {
-	if len(p) > limits.MaxPartition {
+	if unheardOf(p) {
 		return &gobridge.FieldError{Field: "Partition", Problem: "bytes", Size: int64(len(p)), Limit: int64(limits.MaxPartition)}
 	}
 	return nil

@@ -16,7 +16,7 @@ func (s *Store) Explain(ctx context.Context, query gobridge.ExplainQuery) (gobri
 	if err := ctx.Err(); err != nil {
 		return gobridge.Explanation{}, fail(c.op, c.partition, err)
 	}
-	if checkPartition(query.Partition) != nil {
+	if unheardOf(query.Partition) {
 		return gobridge.Explanation{Cause: gobridge.CauseNotFound}, nil
 	}
 	out, err := s.explain(ctx, c, &query)

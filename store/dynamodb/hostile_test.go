@@ -1,6 +1,7 @@
 package dynamodb_test
 
 import (
+	"os"
 	"testing"
 
 	"gobridge/internal/fakedynamo"
@@ -10,7 +11,7 @@ import (
 // TestStoreOnTinyPages runs the suite where every page of a query holds few
 // rows and transactions take their time, so that reads see parts of them.
 func TestStoreOnTinyPages(t *testing.T) {
-	storetest.Model(t, backend(fakedynamo.Options{PageItems: 12, Overlap: true}), storetest.ModelOptions{})
+	storetest.Model(t, backend(fakedynamo.Options{PageItems: 12, Overlap: true}), few())
 }
 
 // TestModelUnderFaults runs the model where DynamoDB throttles, conflicts, fails
@@ -26,5 +27,13 @@ func TestModelUnderFaults(t *testing.T) {
 		})})
 		return d
 	}
-	storetest.Model(t, b, storetest.ModelOptions{})
+	storetest.Model(t, b, few())
+}
+
+// few is a run for every day, unless the environment asks for more.
+func few() storetest.ModelOptions {
+	if os.Getenv("STORETEST_SEEDS") != "" {
+		return storetest.ModelOptions{}
+	}
+	return storetest.ModelOptions{Seeds: 2, Steps: 250}
 }

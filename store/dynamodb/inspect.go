@@ -16,7 +16,7 @@ func (s *Store) QueryPending(ctx context.Context, partition gobridge.Partition, 
 	if err := ctx.Err(); err != nil {
 		return nil, fail(c.op, partition, err)
 	}
-	if limit <= 0 || checkPartition(partition) != nil {
+	if limit <= 0 || unheardOf(partition) {
 		return nil, nil
 	}
 	found, _, err := s.searchRange(ctx, c, rangeSearch{in: liveRange, limit: limit, effort: 10 * max(limit, defaultPage),
@@ -37,7 +37,7 @@ func (s *Store) CountPending(ctx context.Context, partition gobridge.Partition, 
 	if err := ctx.Err(); err != nil {
 		return 0, fail(c.op, partition, err)
 	}
-	if checkPartition(partition) != nil {
+	if unheardOf(partition) {
 		return 0, nil
 	}
 	f, _, err := s.readFence(ctx, c, partition)
@@ -66,7 +66,7 @@ func (s *Store) Stats(ctx context.Context, partitions ...gobridge.Partition) ([]
 	at := map[string]int{}
 	for i, p := range all {
 		out[i].Partition = p
-		if checkPartition(p) == nil {
+		if !unheardOf(p) {
 			keys = append(keys, key(partitionKey(p), fenceSK), key(partitionKey(p), conditionSK))
 			at[partitionKey(p)] = i
 		}

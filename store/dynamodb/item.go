@@ -42,10 +42,11 @@ func (r *row) key() string { return r.Envelope.OrderingKey }
 // units is what changing the row costs in a transaction.
 func (r *row) units() int { return 2 * (r.bytes()/1024 + 1) }
 
-// bytes is what the item has at most.
+// bytes is about what the item has while it is claimed, names of attributes
+// included: the write units of its changes go by that.
 func (r *row) bytes() int {
 	e := &r.Envelope
-	n := 400 + len(r.pk) + len(r.sk) + int(r.size) + len(e.Subject) + len(e.OrderingKey) + len(e.ContentType) +
+	n := 230 + len(r.pk) + len(r.sk) + int(r.size) + len(e.Subject) + len(e.OrderingKey) + len(e.ContentType) +
 		len(r.Reason) + len(r.Error)
 	for _, sk := range r.after {
 		n += len(sk) + 1

@@ -57,7 +57,7 @@ func TestPolicyAllowsWhatIsCalled(t *testing.T) {
 		servers = append(servers, d.server)
 		return d
 	}
-	storetest.Model(t, b, storetest.ModelOptions{Seed: 1, Seeds: 3, Steps: 300})
+	storetest.Model(t, b, storetest.ModelOptions{Seed: 3, Seeds: 1, Steps: 300})
 	if got, want := called(servers...), allowed(t, "policy/run.json"); !slices.Equal(got, want) {
 		t.Errorf("a bridge calls %q, and policy/run.json allows %q", got, want)
 	}

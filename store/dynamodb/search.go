@@ -205,8 +205,8 @@ func (s *Store) partitionsOf(ctx context.Context, c call, filter *gobridge.Filte
 		if all, err = s.partitions(ctx, c); err != nil {
 			return nil, err
 		}
-	} else if err := checkPartition(filter.Partition); err != nil {
-		return nil, nil // there can be none
+	} else if unheardOf(filter.Partition) {
+		return nil, nil
 	}
 	return slices.DeleteFunc(all, func(p gobridge.Partition) bool {
 		route, _, _, _ := p.Split()

@@ -33,7 +33,6 @@ type pass struct {
 	// Since the start: the fence row's nonce, and what was counted.
 	nonce            string
 	pending, claimed int64
-	broken           bool // it did not see everything from the start
 
 	// Of the last whole pass.
 	lastPages int

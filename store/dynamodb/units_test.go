@@ -142,13 +142,13 @@ func (b bill) String() string {
 // TestUnitsPerMessage holds the store to what it promises.
 func TestUnitsPerMessage(t *testing.T) {
 	for _, c := range []struct {
-		call int
-		most float64
-	}{{1, 7.1}, {25, 6.1}} {
-		persist, claim, settle := count(t, work{call: c.call, backlog: 100})
+		call, keys int
+		most       float64
+	}{{1, 0, 7.1}, {25, 0, 6.1}, {1, 100, 7.1}, {25, 100, 6.1}, {25, 1, 7.2}} {
+		persist, claim, settle := count(t, work{call: c.call, keys: c.keys, backlog: 100})
 		if sum := persist.write + claim.write + settle.write; sum > c.most {
-			t.Errorf("persisted by %d, a message costs %.2f write units (%.2f persist, %.2f claim, %.2f settle), want %.2f at most",
-				c.call, sum, persist.write, claim.write, settle.write, c.most)
+			t.Errorf("persisted by %d, of %d keys, a message costs %.2f write units (%.2f persist, %.2f claim, %.2f settle), want %.2f at most",
+				c.call, c.keys, sum, persist.write, claim.write, settle.write, c.most)
 		}
 		if claim.calls > 0.1 {
 			t.Errorf("a message takes %.2f calls to claim, want 0.1 at most", claim.calls)
