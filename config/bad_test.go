@@ -187,6 +187,9 @@ var bad = []struct {
 	{name: "signatures outlive the retention", text: strings.NewReplacer("memory: {}", "memory: { retention: 5m }",
 		"path: /r", `path: /r, auth: { webhook: { secrets: ["${SECRET}"] } }`).Replace(small), want: []string{
 		"b.yaml:3:31: route r takes signed requests, which are good for up to 10m, and would take them again after 5m; at store.memory.retention; write 10m or more"}},
+	{name: "partition of a key that is not signed", text: strings.NewReplacer(
+		"path: /r", `path: /r, auth: { webhook: { secrets: ["${SECRET}"] } }`, "source:", "partitions: 4, source:").Replace(small), want: []string{
+		"b.yaml:4:28: requests to route r are signed, but not the ordering key that they have as a header: sent again with another key, one would be a new message in another partition; at routes.r.partitions; set ordering_key to something in the payload"}},
 	{name: "expression with something put in", text: edit("stdout: {}", `stdout: {}, filter: "${HUNTER} == 1"`), want: []string{
 		`b.yaml:4:85: "${HUNTER} == 1" does not compile; at routes.r.bindings.b.filter; check what is put in; its problems are not shown, for they would show that`}},
 	{name: "URLs", text: edit("b: { stdout: {} }", `a: { webhook: { url: "http://:80/" } }, b: { webhook: { url: "http://h:99999/" } }, c: { webhook: { url: "http://h:0/" } }`), want: []string{

@@ -197,9 +197,19 @@ func (d *decoder) checkNames(c *Config) {
 	}
 }
 
-// checkReplays reports a retention that ends before a signature does: who has
-// seen a signed request could send it again, and it would be a new message.
+// checkReplays reports what would let somebody who has seen a signed request
+// send it again as a new message: a retention that ends before the signature
+// does, and an ordering key that is not signed where it chooses the partition,
+// for duplicates are known within a partition only.
 func (d *decoder) checkReplays(c *Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
+		route := c.Routes[name]
+		if signed(route) && route.Partitions > 1 && route.OrderingKey == nil {
+			at := join("routes", name) + ".partitions"
+			d.reportAt(d.at[at], at, "set ordering_key to something in the payload", "requests to route %s are signed, but not the ordering key "+
+				"that they have as a header: sent again with another key, one would be a new message in another partition", name)
+		}
+	}
 	where, retention := "store.memory.retention", Duration(0)
 	if c.Store.SQLite != nil {
 		where, retention = "store.sqlite.retention", c.Store.SQLite.Retention
@@ -210,12 +220,18 @@ func (d *decoder) checkReplays(c *Config) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
-		if s := c.Routes[name].Source.HTTP; s != nil && s.Auth != nil && s.Auth.Webhook != nil {
+		if signed(c.Routes[name]) {
 			d.reportAt(d.at[where], where, "write 10m or more", "route %s takes signed requests, which are good for up to %s, "+
 				"and would take them again after %s", name, Duration(signatureLife), retention)
 			return
 		}
 	}
+}
+
+// signed reports whether a route takes signed requests.
+func signed(r Route) bool {
+	s := r.Source.HTTP
+	return s != nil && s.Auth != nil && s.Auth.Webhook != nil
 }
 
 // checkParked reports parked routes and bindings that are there.
