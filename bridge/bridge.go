@@ -75,7 +75,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
-	err := b.checkPartitions(ctx)
+	dead, err := b.checkPartitions(ctx)
 	if err == nil {
 		err = b.checkRemoved(ctx)
 	}
@@ -85,7 +85,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	return b.drain(ctx, false)
+	return b.drain(ctx, dead, false)
 }
 
 // Drain makes one pass: it delivers until nothing is claimable now, and returns
@@ -97,16 +97,17 @@ func (b *Bridge) Drain(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
-	if err := b.checkPartitions(ctx); err != nil {
+	dead, err := b.checkPartitions(ctx)
+	if err != nil {
 		return err
 	}
-	if err := b.drain(ctx, true); err != nil {
+	if err := b.drain(ctx, dead, true); err != nil {
 		return err
 	}
 	return ctx.Err()
 }
 
-func (b *Bridge) drain(ctx context.Context, once bool) error {
+func (b *Bridge) drain(ctx context.Context, dead map[gobridge.Partition]sighting, once bool) error {
 	if n, ok := b.store.(gobridge.Notifier); ok {
 		stop := n.Notify(b.notified)
 		defer stop()
@@ -118,7 +119,7 @@ func (b *Bridge) drain(ctx context.Context, once bool) error {
 	var stuck atomic.Bool
 	k := &keeper{
 		leases: b.opts.Leases, store: b.store, owner: b.opts.Owner, term: b.opts.LeaseTerm,
-		log: b.opts.Logger, once: once, serves: b.serves(),
+		log: b.opts.Logger, once: once, serves: b.serves(), sightings: dead,
 		event: func(e Event) {
 			if d := b.byPartition[e.Partition]; d != nil {
 				d.observe(ctx, e)

@@ -55,7 +55,7 @@ type keeper struct {
 	member   *gobridge.Lease                       // the slot; nil without
 	changed  chan struct{}                         // has room for one: something has ended, or a lease has changed
 
-	// Of the looking goroutine.
+	// Of the looking goroutine. What the leases looked like may be given.
 	sightings  map[gobridge.Partition]sighting
 	tenancies  sync.WaitGroup
 	joined     bool      // it has had a slot
@@ -112,7 +112,9 @@ func (k *keeper) run(ctx context.Context) error {
 	k.owned = map[gobridge.Partition]*tenancy{}
 	k.lost = map[gobridge.Partition]gobridge.Token{}
 	k.finished = map[gobridge.Partition]bool{}
-	k.sightings = map[gobridge.Partition]sighting{}
+	if k.sightings == nil {
+		k.sightings = map[gobridge.Partition]sighting{}
+	}
 	k.changed = make(chan struct{}, 1)
 
 	work, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -37,8 +37,11 @@ func (e *PartitionsError) Error() string {
 		fmt.Fprintf(&b, "; %s", l)
 	}
 	if len(e.Remembering) > 0 {
-		fmt.Fprintf(&b, "; %s and %d more may remember delivered messages until %s",
-			e.Remembering[0], len(e.Remembering)-1, e.Until.UTC().Format(time.RFC3339))
+		names := string(e.Remembering[0])
+		if more := len(e.Remembering) - 1; more > 0 {
+			names += fmt.Sprintf(" (and %d more)", more)
+		}
+		fmt.Fprintf(&b, "; %s may remember delivered messages until %s", names, e.Until.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case len(e.Held) > 0:
@@ -55,15 +58,16 @@ func (e *PartitionsError) Error() string {
 func (e *PartitionsError) Is(target error) bool { return target == ErrPartitionsChanged }
 
 // checkPartitions refuses a number of partitions that would tear a key's order or
-// forget what was delivered.
-func (b *Bridge) checkPartitions(ctx context.Context) error {
+// forget what was delivered. It returns the leases that it has watched and found
+// dead.
+func (b *Bridge) checkPartitions(ctx context.Context) (dead map[gobridge.Partition]sighting, err error) {
 	all, err := b.store.Stats(ctx)
 	if err != nil {
-		return fmt.Errorf("look for another number of partitions: %w", err)
+		return nil, fmt.Errorf("look for another number of partitions: %w", err)
 	}
 	leases, err := b.opts.Leases.Leases(ctx)
 	if err != nil {
-		return fmt.Errorf("look for processes with another number of partitions: %w", err)
+		return nil, fmt.Errorf("look for processes with another number of partitions: %w", err)
 	}
 	owned := map[gobridge.Partition]gobridge.Lease{}
 	for _, l := range leases {
@@ -80,13 +84,13 @@ func (b *Bridge) checkPartitions(ctx context.Context) error {
 		}
 		b.remembering(found, &s, owned[s.Partition])
 	}
-	if found.Living, err = b.otherwiseLiving(ctx, leases); err != nil {
-		return err
+	if found.Living, dead, err = b.otherwiseLiving(ctx, leases); err != nil {
+		return nil, err
 	}
 	if len(found.Held)+len(found.Living)+len(found.Remembering) > 0 {
-		return found
+		return nil, found
 	}
-	return nil
+	return dead, nil
 }
 
 // otherNumber reports whether p is a partition of a binding that has another
@@ -120,9 +124,11 @@ func (b *Bridge) remembering(found *PartitionsError, s *gobridge.Stats, l gobrid
 }
 
 // otherwiseLiving returns the processes that serve another number of partitions
-// of a binding. Those that may be dead are watched for as long as it takes.
-func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) ([]string, error) {
+// of a binding. Those that may be dead are watched for as long as it takes; dead
+// are those that are.
+func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) (living []string, dead map[gobridge.Partition]sighting, err error) {
 	began := time.Now()
+	dead = map[gobridge.Partition]sighting{}
 	suspects := map[gobridge.Partition]gobridge.Lease{}
 	for _, l := range first {
 		if !l.Released && b.otherwise(l) != "" {
@@ -132,25 +138,28 @@ func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) ([
 	for len(suspects) > 0 {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		case <-time.After(b.opts.LeaseTerm / 10):
 		}
 		leases, err := b.opts.Leases.Leases(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look for processes with another number of partitions: %w", err)
+			return nil, nil, fmt.Errorf("look for processes with another number of partitions: %w", err)
 		}
 		for _, l := range leases {
 			old, suspect := suspects[l.Partition]
 			switch {
 			case !suspect:
-			case l.Released || b.otherwise(l) == "" || l.Revision == old.Revision && time.Since(began) >= l.Term:
+			case l.Released || b.otherwise(l) == "":
 				delete(suspects, l.Partition)
 			case l.Revision != old.Revision:
-				return []string{b.otherwise(l)}, nil
+				return []string{b.otherwise(l)}, nil, nil
+			case time.Since(began) >= l.Term:
+				dead[l.Partition] = sighting{revision: l.Revision, since: began}
+				delete(suspects, l.Partition)
 			}
 		}
 	}
-	return nil, nil
+	return nil, dead, nil
 }
 
 // otherwise says who holds a lease that is about another number of partitions,
