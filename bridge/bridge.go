@@ -75,7 +75,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
-	dead, err := b.checkPartitions(ctx)
+	dead, err := b.awaitPartitions(ctx)
 	if err == nil {
 		err = b.checkRemoved(ctx)
 	}

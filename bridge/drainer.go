@@ -287,17 +287,14 @@ func (d *drainer) leaveStrays() {
 	if d.sending == 0 {
 		return
 	}
-	records := 0
+	var late []*item
 	for _, it := range d.items {
 		if it.sending {
 			d.stray(it.ref(), 1)
-			records++
-			d.log(slog.LevelWarn, "a send was under way when the partition was lost",
-				slog.String("record", it.rec.Envelope.ID), slog.Int("attempt", max(1, it.rec.ReplayCount)),
-				slog.String("token", d.token.String()))
+			late = append(late, it)
 		}
 	}
-	d.observe(d.work, Event{Kind: EventStray, Count: records})
+	d.tellLate(late)
 	n := d.sending
 	d.bridge.strays.Go(func() {
 		for range n {
@@ -308,6 +305,17 @@ func (d *drainer) leaveStrays() {
 			d.wakeUp()
 		}
 	})
+}
+
+// tellLate says which sends this process had under way when its lease ended.
+// Another owner may have sent the same meanwhile, and go on to younger ones.
+func (d *drainer) tellLate(items []*item) {
+	for _, it := range items {
+		d.log(slog.LevelWarn, "a send was under way when the partition was lost",
+			slog.String("record", it.rec.Envelope.ID), slog.Int("attempt", max(1, it.rec.ReplayCount)),
+			slog.String("token", d.token.String()))
+	}
+	d.observe(d.work, Event{Kind: EventStray, Count: len(items)})
 }
 
 // lost reports whether the lease has ended, which the loop is about to see. Asked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -91,6 +92,25 @@ func (b *Bridge) checkPartitions(ctx context.Context) (dead map[gobridge.Partiti
 		return nil, found
 	}
 	return dead, nil
+}
+
+// awaitPartitions is checkPartitions, tried again while the store can't be read,
+// unless a start is to be refused when in doubt.
+func (b *Bridge) awaitPartitions(ctx context.Context) (map[gobridge.Partition]sighting, error) {
+	for failures := 0; ; failures++ {
+		dead, err := b.checkPartitions(ctx)
+		if err == nil || errors.Is(err, ErrPartitionsChanged) || b.opts.Removed == RemovedRefuse {
+			return dead, err
+		}
+		if failures == 0 && ctx.Err() == nil {
+			b.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "the start waits for the store", slog.String("error", err.Error()))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(backoff(minPoll, time.Second, failures)):
+		}
+	}
 }
 
 // otherNumber reports whether p is a partition of a binding that has another

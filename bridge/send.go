@@ -302,6 +302,9 @@ func (d *drainer) call(batch []gobridge.Delivery) (errs []error) {
 func (d *drainer) sent(r result) {
 	d.sending--
 	d.alone = false
+	if !r.untried && d.lost() {
+		d.tellLate(r.batch)
+	}
 	for _, it := range r.batch {
 		it.sending = false
 		it.group.busy--
