@@ -98,3 +98,21 @@ func TestFailedBatchLeavesNoTrace(t *testing.T) {
 		})
 	}
 }
+
+func TestHugeFileOfAnotherKindIsNotReadWhole(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "disk.img"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	const size = 1 << 40 // with nothing in it
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repair(f, size, 1<<20); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Errorf("got %v", err)
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != size {
+		t.Errorf("the image has %d bytes now, %v", info.Size(), err)
+	}
+}

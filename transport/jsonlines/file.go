@@ -150,7 +150,7 @@ func (s *FileSender) begin(ctx context.Context) error {
 		}
 		if info.Size() != s.size {
 			// Just opened, or another has written, and may have died of it.
-			if s.size, err = repair(s.file, info.Size()); err != nil {
+			if s.size, err = repair(s.file, info.Size(), longestLine); err != nil {
 				return fmt.Errorf("%s: %w", s.path, err)
 			}
 		}

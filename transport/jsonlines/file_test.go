@@ -137,23 +137,6 @@ func TestAnotherKindOfFileIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestHugeFileOfAnotherKindIsNotReadWhole(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "disk.img")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const size = 1 << 40
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jsonlines.OpenFile(path, jsonlines.Options{}); err == nil {
-		t.Error("opened a disk image")
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() != size {
-		t.Errorf("the image has %d bytes now, %v", info.Size(), err)
-	}
-}
-
 func TestNothingButBlocksNeverWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	if err := os.WriteFile(path, make([]byte, 5000), 0o600); err != nil {

@@ -11,8 +11,9 @@ import (
 // repairStep is how much of the file's end is read at a time.
 const repairStep = 64 << 10
 
-// maxRepair bounds what is cut off: more than the lines of any batch have.
-const maxRepair = 128 << 20
+// longestLine bounds what is read as one line: more than any of ours has, with
+// every byte of its payload escaped.
+const longestLine = 128 << 20
 
 // ourStart is how every line of ours begins.
 const ourStart = `{"id`
@@ -24,11 +25,12 @@ const ourStart = `{"id`
 // Whatever else the file may end with is not ours, and is left alone with an
 // error: a path that names somebody's file by mistake must not cost them any of
 // it. Ours is what begins as our lines do, and a block never written in a file
-// that does, or in one that has nothing else.
-func repair(f file, size int64) (int64, error) {
+// that does, or in one that has nothing else; and no line of ours has more bytes
+// than longest.
+func repair(f file, size int64, longest int) (int64, error) {
 	good := size
 	for good > 0 {
-		line, start, err := lastLine(f, good)
+		line, start, err := lastLine(f, good, longest)
 		if err != nil {
 			return 0, err
 		}
@@ -74,12 +76,12 @@ func beginsAsOurs(line []byte) bool {
 
 // lastLine returns the last line of the first size bytes, with its end if it
 // has one, and where it starts.
-func lastLine(f file, size int64) ([]byte, int64, error) {
+func lastLine(f file, size int64, longest int) ([]byte, int64, error) {
 	var line []byte
 	for start := size; start > 0; {
-		if len(line) > maxRepair {
+		if len(line) > longest {
 			return nil, 0, fmt.Errorf("its last line has more than %d bytes, which none of gobridge's has: "+
-				"give another path, or move the file away", maxRepair)
+				"give another path, or move the file away", longest)
 		}
 		step := min(start, max(repairStep, int64(len(line)))) // doubles, so that a long line costs no square
 		chunk := make([]byte, step, step+int64(len(line)))
