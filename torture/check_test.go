@@ -37,7 +37,7 @@ func (h *history) check(bindings ...string) []violation {
 	var out []violation
 	for _, binding := range bindings {
 		c := checker{history: h, binding: binding, messages: messages,
-			arrivals: map[string]int{}, keys: map[string]*progress{}}
+			arrivals: map[string]int{}, attempts: map[attempt]bool{}, keys: map[string]*progress{}}
 		for _, e := range h.events {
 			if e.kind == arrived && e.binding == binding {
 				c.arrival(e)
@@ -55,8 +55,15 @@ type checker struct {
 	binding  string
 	messages map[string]event
 	arrivals map[string]int // by ID
+	attempts map[attempt]bool
 	keys     map[string]*progress
 	found    []violation
+}
+
+// attempt is one numbered attempt at a message.
+type attempt struct {
+	id     string
+	number int
 }
 
 // progress is how far a key has come at a binding.
@@ -74,10 +81,14 @@ func (c *checker) arrival(e event) {
 	}
 	c.arrivals[e.id]++
 	repeat := c.arrivals[e.id] > 1
-	if repeat && e.attempt <= 1 && !c.inTakeover(e) {
+	// Not the order tells which arrival is the repeat: a first attempt that was
+	// given up can still be on its way when the second arrives. No number may
+	// come twice, though.
+	if (c.attempts[attempt{e.id, e.attempt}] || repeat && e.attempt < 1) && !c.inTakeover(e) {
 		c.fail(ruleDuplicate, e, "%s arrived again at %.3fs with attempt %d, outside any takeover",
 			e.id, e.at.Seconds(), e.attempt)
 	}
+	c.attempts[attempt{e.id, e.attempt}] = true
 	if e.key == "" {
 		return
 	}

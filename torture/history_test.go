@@ -56,6 +56,10 @@ type event struct {
 	attempt int
 	taken   bool
 
+	// partition and version are what a delivery to the webhook carried.
+	partition string
+	version   int64
+
 	note string
 }
 

@@ -2,10 +2,15 @@ package torture
 
 // What the binary calls things.
 const (
-	headerAttempt = "Gobridge-Attempt"       // of a webhook delivery
-	headerVersion = "Gobridge-Token-Version" // of a webhook delivery
+	headerAttempt   = "Gobridge-Attempt"       // of a webhook delivery
+	headerVersion   = "Gobridge-Token-Version" // of a webhook delivery
+	headerPartition = "Gobridge-Partition"     // of a webhook delivery
 
 	// logTakeover is in the log line of a partition that was acquired from an
 	// owner who had not released it.
 	logTakeover = "takeover=true"
+	// logAcquired is in the log line of any partition that was acquired.
+	logAcquired = "partition acquired"
+	// logLate is in the log line of a send that was under way at the end of its lease.
+	logLate = "a send was under way when the partition was lost"
 )

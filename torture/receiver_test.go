@@ -2,6 +2,7 @@ package torture
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -90,7 +91,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	e.id, e.key, e.seq = m.ID, m.Key, m.Seq
 	e.attempt, _ = strconv.Atoi(request.Header.Get(headerAttempt))
-	e.note += "(token version " + request.Header.Get(headerVersion) + ")"
+	e.partition = request.Header.Get(headerPartition)
+	e.version, _ = strconv.ParseInt(request.Header.Get(headerVersion), 10, 64)
+	e.note += fmt.Sprintf("(of %s, token version %d)", e.partition, e.version)
 	now, hit := r.mood(), <-r.dice%3 == 0
 	e.taken = now == calm || now == forgetful || !hit && now != denying && now != busy
 	r.history.add(e)

@@ -11,8 +11,8 @@ import (
 )
 
 // configuration is the config file of a process: where it listens, where the
-// outbox is kept, the lease term, the webhook's address and the file binding's
-// folder. So many attempts are allowed that nothing ends as a dead letter,
+// outbox is kept, the lease term, the webhook's address, the file binding's folder
+// and the number of partitions. So many attempts are allowed that nothing ends as a dead letter,
 // which would rightly let a key's tail go on.
 const configuration = `version: 1
 http: { listen: %[1]q }
@@ -20,6 +20,7 @@ store: %[2]s
 lease_term: %[3]s
 routes:
   orders:
+    partitions: %[6]d
     source: { http: { path: /orders } }
     ordering_key: payload.key
     bindings:
@@ -30,6 +31,7 @@ routes:
         file: { path: "%[5]s/orders.jsonl" }
         retry: { attempts: 100000, backoff: 10ms..300ms }
   loose:
+    partitions: %[6]d
     source: { http: { path: /loose } }
     bindings:
       hook:
@@ -56,13 +58,15 @@ type rig struct {
 	store string        // folder of the outbox; empty keeps it in memory
 	files string        // folder of the file bindings
 	term  time.Duration // of a lease
+
+	partitions int // of each binding
 }
 
 // newRig sets a round up on folders that exist.
 func newRig(t *testing.T, seed uint64, store, files string) *rig {
 	h := newHistory()
 	r := &rig{t: t, seed: seed, history: h, book: &logbook{start: h.start}, front: newFront(""),
-		store: store, files: files, term: time.Second}
+		store: store, files: files, term: time.Second, partitions: 1}
 	r.receiver = newReceiver(t, h, seed)
 	r.work = &producers{history: h, front: r.front, count: 8, keys: 4, pause: 8 * time.Millisecond, maxPad: 600}
 	return r
@@ -76,7 +80,7 @@ func (r *rig) configure(address string) string {
 	if r.store != "" {
 		store = fmt.Sprintf("{ sqlite: { path: %q } }", filepath.Join(r.store, "outbox.db"))
 	}
-	text := fmt.Sprintf(configuration, address, store, r.term, r.receiver.server.URL, r.files)
+	text := fmt.Sprintf(configuration, address, store, r.term, r.receiver.server.URL, r.files, r.partitions)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
