@@ -3,6 +3,7 @@ package httpsource
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -10,6 +11,24 @@ import (
 // quietFor is how long a trouble that goes on is not logged again. While a disk
 // is full, a line for each refused message would fill it further.
 const quietFor = 10 * time.Second
+
+// serverLog takes what the HTTP server has to say. Most of it is about single
+// connections, and their clients' doing; that it can't take any more, for there
+// are too many open, is for the operator.
+type serverLog struct {
+	log       *slog.Logger
+	accepting trouble
+}
+
+func (l *serverLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if strings.Contains(text, "Accept error") {
+		l.accepting.log(context.Background(), l.log, slog.LevelWarn, "connections are not taken", slog.String("error", text))
+	} else {
+		l.log.Debug("HTTP server", "error", text)
+	}
+	return len(line), nil
+}
 
 // trouble logs one kind of trouble: the first case at once, then one in
 // quietFor with the number of those that were left out.

@@ -27,3 +27,21 @@ func TestTroubleThatGoesOnIsLoggedNowAndThen(t *testing.T) {
 		}
 	})
 }
+
+func TestOperatorsAreToldWhenConnectionsAreNotTaken(t *testing.T) {
+	var out bytes.Buffer
+	s, err := New(Options{Address: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.ErrorLog.Print("http: TLS handshake error from 127.0.0.1:5: EOF")
+	if out.Len() > 0 {
+		t.Errorf("a client's doing is logged: %s", out.String())
+	}
+	for range 10 {
+		s.server.ErrorLog.Print("http: Accept error: accept tcp 127.0.0.1:80: accept4: too many open files; retrying in 5ms")
+	}
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "too many open files") {
+		t.Errorf("the log is %s", text)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -96,7 +97,7 @@ func New(options Options) (*Server, error) {
 		WriteTimeout:   options.ReadTimeout + options.AcceptTimeout + 5*time.Second,
 		IdleTimeout:    options.IdleTimeout,
 		MaxHeaderBytes: options.MaxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:       log.New(&serverLog{log: s.log}, "", 0),
 	}
 	if err := s.configureTLS(); err != nil {
 		return nil, fmt.Errorf("HTTP source: %w", err)
