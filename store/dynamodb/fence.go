@@ -80,23 +80,24 @@ func (s *Store) createFence(ctx context.Context, c call, p gobridge.Partition) e
 		row[name] = num(0)
 	}
 	row["nonce"] = str(newNonce())
-	absent := "attribute_not_exists(#PK)"
-	err := s.transact(ctx, c, []types.TransactWriteItem{
-		{Put: &types.Put{TableName: &s.table, Item: row, ConditionExpression: &absent, ExpressionAttributeNames: names(absent)}},
+	items := []types.TransactWriteItem{
+		{Put: &types.Put{TableName: &s.table, Item: row, ConditionExpression: ptr(absent), ExpressionAttributeNames: names(absent)}},
 		{Put: &types.Put{TableName: &s.table, Item: key(partitionsPK, escape(string(p)))}},
-	})
-	var cancelled *types.TransactionCanceledException
-	if !errors.As(err, &cancelled) {
-		return err
 	}
-	// Somebody else has made it, or is about to.
-	if _, ok, err := s.readFence(ctx, c, p); err != nil || ok {
-		return err
+	for n := 0; ; n++ {
+		err := s.transact(ctx, c, items)
+		var cancelled *types.TransactionCanceledException
+		if !errors.As(err, &cancelled) {
+			return err
+		}
+		// Somebody else has made it, or is about to.
+		if _, ok, err := s.readFence(ctx, c, p); err != nil || ok {
+			return err
+		}
+		if err := s.pause(ctx, n, cancelled); err != nil {
+			return err
+		}
 	}
-	if err := s.sleep(ctx, backoff(1)); err != nil {
-		return err
-	}
-	return s.createFence(ctx, c, p)
 }
 
 // raise lets a token in, and with it no older one any more. It returns the
