@@ -9,7 +9,7 @@ NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race lint fuzz bench bench-dynamodb torture kill docs
+.PHONY: help run demo build test race lint fuzz model bench bench-dynamodb torture kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 		for target in $$(grep -ho --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' -r $$dir --exclude-dir='?*' | sed 's/func //' | sort -u); do \
 			echo "== $$dir $$target"; $(GO) test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(FUZZTIME) $$dir; \
 		done; done
+
+model: ## explore the protocol in the bigger setups, too (minutes, under a gigabyte)
+	MODEL=big $(GO) test -count=1 -v -timeout 1h ./protocol
 
 kill: ## kill the real binary a few times under load, fill its disk (under a minute)
 	TORTURE_ROUNDS=4 $(GO) test -count=1 -v ./torture

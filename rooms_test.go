@@ -22,6 +22,7 @@ var rooms = map[string]struct {
 	".":          {may: []string{"messaging"}},
 	"storetest":  {may: []string{".", "messaging"}},
 	"leasetest":  {may: []string{"."}},
+	"protocol":   {},
 	"bridgetest": {may: []string{".", "messaging", "bridge", "store"}},
 	"bridge":     {may: []string{".", "messaging"}, modules: true},
 	"store":      {may: []string{".", "messaging", "internal"}, modules: true},
