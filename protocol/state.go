@@ -1,5 +1,7 @@
 package protocol
 
+import "fmt"
+
 // The most of everything. All that is in a state is bytes, so that hashing one
 // is quick.
 const (
@@ -178,11 +180,12 @@ type world struct {
 	keys  [maxRecords]uint8
 	calls [][]int
 
-	emit    func(step, *state, string)
-	bad     string // what is wrong with the step being made
-	telling bool
-	told    string         // the step in words
-	seen    [lastKind]bool // what has happened somewhere
+	callNames []string
+	emit      func(step, *state, string)
+	bad       string // what is wrong with the step being made
+	telling   bool
+	told      string         // the step in words
+	seen      [lastKind]bool // what has happened somewhere
 }
 
 func newWorld(setup Setup) *world {
@@ -197,7 +200,8 @@ func newWorld(setup Setup) *world {
 	}
 	w := &world{setup: setup, n: len(setup.Keys)}
 	copy(w.keys[:], setup.Keys)
-	for _, names := range setup.Calls {
+	for c, names := range setup.Calls {
+		w.callNames = append(w.callNames, fmt.Sprintf("call %d (%s)", c+1, names))
 		var call []int
 		for _, name := range names {
 			call = append(call, int(name-'A'))

@@ -106,12 +106,12 @@ func names(s set) string {
 
 func (s set) len() int { return bits.OnesCount8(uint8(s)) }
 
-func (s *state) ownerName(o int) string { return fmt.Sprintf("owner %d", s.names[o]+1) }
+func (s *state) ownerName(o int) string { return ownerNames[s.names[o]] }
 
-// callName is "call 1 (A, B)".
-func (w *world) callName(c int) string {
-	return fmt.Sprintf("call %d (%s)", c+1, w.setup.Calls[c])
-}
+var ownerNames = [maxOwners]string{"owner 1", "owner 2"}
+
+// callName is "call 1 (AB)".
+func (w *world) callName(c int) string { return w.callNames[c] }
 
 func (l local) String() string {
 	switch l {
