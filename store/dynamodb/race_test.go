@@ -1,14 +1,20 @@
 package dynamodb_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"gobridge"
 	"gobridge/internal/fakedynamo"
+	"gobridge/store/dynamodb"
 )
 
 // beforeClaim runs do once, when a claim has selected and is about to claim.
@@ -134,5 +140,68 @@ func TestLostAnswersOfEachCall(t *testing.T) {
 			}})
 			life(w)
 		}
+	}
+}
+
+// TestRecordThatChangesAfterTheScan is TestLostRecordTakesItsKeyWithIt, a step
+// earlier: between the scan and the reading of what it selected.
+func TestRecordThatChangesAfterTheScan(t *testing.T) {
+	w := newWorld(t)
+	w.persist(records("k", "a", "b")...)
+	w.claim(w.s, 10)
+	var once sync.Once
+	w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
+		if c.Operation == "BatchGetItem" && len(c.Keys) == 2 && c.Keys[0].Sort != "FENCE" && c.Keys[1].Sort != "REVISION" {
+			once.Do(func() {
+				must(t, w.s.Release(t.Context(), gobridge.Token{Owner: "o", Version: 1},
+					[]gobridge.Release{{Ref: ref("a"), NotBefore: time.Now().Add(time.Hour)}}))
+			})
+		}
+		return nil
+	}})
+	got, err := w.claimAs(2)
+	must(t, err)
+	if len(got) != 0 {
+		t.Fatalf("claimed %q, want nothing", ids(got))
+	}
+}
+
+// unsteady is a client that loses the answer of the first transaction, and
+// reports the second, which repeats it, as in conflict with it.
+type unsteady struct {
+	*ddb.Client
+	n int
+}
+
+func (u *unsteady) TransactWriteItems(ctx context.Context, in *ddb.TransactWriteItemsInput, o ...func(*ddb.Options)) (*ddb.TransactWriteItemsOutput, error) {
+	switch u.n++; u.n {
+	case 1:
+		if _, err := u.Client.TransactWriteItems(ctx, in, o...); err != nil {
+			return nil, err
+		}
+		return nil, io.ErrUnexpectedEOF
+	case 2:
+		reasons := make([]types.CancellationReason, len(in.TransactItems))
+		for i := range reasons {
+			reasons[i].Code = ptr("TransactionConflict")
+		}
+		return nil, &types.TransactionCanceledException{CancellationReasons: reasons}
+	}
+	return u.Client.TransactWriteItems(ctx, in, o...)
+}
+
+// TestClaimDoesNotLoseToItself: a claim's answer is lost, and its repetition
+// meets the first attempt, which is still under way. It was one claim all the same.
+func TestClaimDoesNotLoseToItself(t *testing.T) {
+	w := newWorld(t)
+	w.persist(records("k", "a", "b")...)
+	s, err := dynamodb.Open(t.Context(), &unsteady{Client: client(w.db.server)}, dynamodb.Options{})
+	must(t, err)
+	s.Impatient()
+	w.s = s
+	got, err := w.claimAs(1)
+	must(t, err)
+	if len(got) != 2 || got[0].ReplayCount != 1 || got[1].ReplayCount != 1 {
+		t.Fatalf("claimed %q, want a and b after one claim each: %+v", ids(got), got)
 	}
 }
