@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ var bad = []struct {
 	{name: "name twice", text: edit("b: { stdout: {} }", "b: { stdout: {} }, b: { stdout: {} }"), want: []string{
 		`b.yaml:4:79: "b" is given twice, first on line 4; at routes.r.bindings.b; keep one`}},
 	{name: "no store", text: edit("{ memory: {} }", "{}"), schema: true, want: []string{
-		"b.yaml:3:8: no kind of store is given; at store; write sqlite or memory"}},
+		"b.yaml:3:8: no kind of store is given; at store; write sqlite or dynamodb or memory"}},
 	{name: "two stores", text: edit("{ memory: {} }", "{ memory: {}, sqlite: { path: x } }"), schema: true, want: []string{
 		"b.yaml:3:22: memory and sqlite are given; there is one kind of store here; at store; keep one"}},
 	{name: "empty store", text: edit("{ memory: {} }", "{ memory: }"), schema: true, want: []string{
@@ -196,8 +197,19 @@ var bad = []struct {
 		"b.yaml:4:81: the value is not an http or https URL; at routes.r.bindings.a.webhook.url; write a URL like https://example.com/hook",
 		"b.yaml:4:121: the value has a port that is not from 1 to 65535; at routes.r.bindings.b.webhook.url; write a URL like https://example.com/hook",
 		"b.yaml:4:165: the value has a port that is not from 1 to 65535; at routes.r.bindings.c.webhook.url; write a URL like https://example.com/hook"}},
+	{name: "expressions without end", text: edit("b: { stdout: {} }", `b: &b { stdout: {}, filter: "`+strings.Repeat("true || ", 400)+`true" }`+manyAliases()), want: []string{
+		"b.yaml:4:88: the file has more than 262144 bytes of expressions, its aliases counted out; at routes.r.bindings.n80.filter; use fewer aliases"}},
 	{name: "tag", text: edit("version: 1", "version: 1\ngrace: !hunter2 x"), want: []string{
 		"b.yaml:3:8: expected a duration, found a value with a tag of its own; at grace; write numbers with units, like 20s, 1h30m or 7d"}},
+}
+
+// manyAliases returns further bindings, all the same.
+func manyAliases() string {
+	var b strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&b, ", n%d: *b", i)
+	}
+	return b.String()
 }
 
 // edit returns the small file with one change.

@@ -213,6 +213,8 @@ func (d *decoder) checkReplays(c *Config) {
 	where, retention := "store.memory.retention", Duration(0)
 	if c.Store.SQLite != nil {
 		where, retention = "store.sqlite.retention", c.Store.SQLite.Retention
+	} else if c.Store.DynamoDB != nil {
+		where, retention = "store.dynamodb.retention", c.Store.DynamoDB.Retention
 	} else if c.Store.Memory != nil {
 		retention = c.Store.Memory.Retention
 	}

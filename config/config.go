@@ -39,8 +39,9 @@ type Config struct {
 
 // Store says where the outbox is kept.
 type Store struct {
-	SQLite *SQLite `config:"sqlite" one:"kind of store" doc:"A SQLite file. Several processes on one machine may share it."`
-	Memory *Memory `config:"memory" one:"kind of store" doc:"Memory: everything is lost when the process ends. For tests and throwaway work."`
+	SQLite   *SQLite   `config:"sqlite" one:"kind of store" doc:"A SQLite file. Several processes on one machine may share it."`
+	DynamoDB *DynamoDB `config:"dynamodb" one:"kind of store" doc:"A DynamoDB table, which processes on many machines share. The credentials are those of the environment: variables, shared files, or the machine's role."`
+	Memory   *Memory   `config:"memory" one:"kind of store" doc:"Memory: everything is lost when the process ends. For tests and throwaway work."`
 }
 
 // SQLite is a database file.
@@ -48,6 +49,18 @@ type SQLite struct {
 	Path      string   `config:"path,required" example:"data/outbox.db" doc:"The database file, relative to the working directory. It is created, with its directory, if it is not there. A file for the leases is put beside it."`
 	Retention Duration `config:"retention" default:"24h" doc:"How long the identity of a message that has ended is remembered: within this time a repeated message is known as a duplicate."`
 
+	DeadRetention  Duration `config:"dead_retention" default:"30d" doc:"How long dead letters are kept for a person to see. Older ones are discarded."`
+	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each destination may have. When they are full, what fails next halts its key instead."`
+}
+
+// DynamoDB is a table.
+type DynamoDB struct {
+	Table     string `config:"table" default:"gobridge" doc:"The table's name. gobridge table ensure makes it."`
+	Region    string `config:"region" example:"eu-central-1" doc:"The AWS Region; that of the environment when absent."`
+	Endpoint  *URL   `config:"endpoint" doc:"Another address than AWS's own, for an emulator or a private endpoint."`
+	PinRegion string `config:"pin_region" example:"eu-central-1" doc:"For a table with replicas in other Regions, which is refused otherwise: the one Region in which every process uses it."`
+
+	Retention      Duration `config:"retention" default:"24h" doc:"How long the identity of a message that has ended is remembered: within this time a repeated message is known as a duplicate."`
 	DeadRetention  Duration `config:"dead_retention" default:"30d" doc:"How long dead letters are kept for a person to see. Older ones are discarded."`
 	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each destination may have. When they are full, what fails next halts its key instead."`
 }

@@ -18,6 +18,9 @@ import (
 const (
 	// maxNodes bounds what is decoded, for aliases can make much of a small file.
 	maxNodes = 100_000
+	// maxExpressions bounds what is compiled, in bytes: that takes far longer than
+	// reading does.
+	maxExpressions = 256 << 10
 	// maxName bounds the part of a wrong name that is repeated.
 	maxName = 80
 )
@@ -32,6 +35,7 @@ type decoder struct {
 	problems []Problem
 	omitted  int // problems beyond maxProblems
 	nodes    int
+	compiled int // bytes of expressions
 	// at has the place of every value that was decoded, by its path.
 	at map[string]position
 }
@@ -311,6 +315,9 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 	if !ok {
 		return
 	}
+	if !d.mayCompile(n, s, text, where) {
+		return
+	}
 	err := s.parse(text)
 	var bad *expr.Error
 	put := strings.Contains(n.Value, "${")
@@ -328,6 +335,21 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 	default:
 		d.report(n, where, k.Hint, "%s %s", shown(n, k), err)
 	}
+}
+
+// mayCompile counts expressions, and reports when they are too many.
+func (d *decoder) mayCompile(n *yaml.Node, s scalar, text, where string) bool {
+	switch s.(type) {
+	case *KeyExpr, *FilterExpr:
+	default:
+		return true
+	}
+	before := d.compiled
+	d.compiled += len(text)
+	if before <= maxExpressions && d.compiled > maxExpressions {
+		d.report(n, where, "use fewer aliases", "the file has more than %d bytes of expressions, its aliases counted out", maxExpressions)
+	}
+	return d.compiled <= maxExpressions
 }
 
 // text returns what a scalar of kind k says after substitution. A wrong type is

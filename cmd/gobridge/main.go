@@ -100,7 +100,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	newPlace := func() *place { return &place{stdout: stdout, stderr: stderr} }
 	root.AddCommand(newTry(os.Stdin, newPlace()))
 	for _, command := range []func(*place) *cobra.Command{
-		newStatus, newExplain, newPause, newResume, newHalt, newRetry, newDiscard, newMove, newAudit, newDead,
+		newStatus, newExplain, newPause, newResume, newHalt, newRetry, newDiscard, newMove, newAudit, newDead, newTable,
 	} {
 		root.AddCommand(command(newPlace()))
 	}

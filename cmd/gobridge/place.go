@@ -132,9 +132,17 @@ func (p *place) open(ctx context.Context) (desk, io.Closer, error) {
 	return operate.New(store, opts), store, nil
 }
 
-func (p *place) openStore(ctx context.Context, c *config.Config) (*sqlite.Store, error) {
+func (p *place) openStore(ctx context.Context, c *config.Config) (openedStore, error) {
 	path, opts := p.db, sqlite.Options{Logger: slog.New(slog.DiscardHandler)}
 	switch {
+	case c != nil && c.Store.DynamoDB != nil:
+		ctx, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		store, err := openDynamoDB(ctx, c.Store.DynamoDB, opts.Logger)
+		if err != nil {
+			return nil, &unreachable{err}
+		}
+		return store, nil
 	case c != nil && c.Store.SQLite == nil:
 		return nil, &unreachable{errors.New("the outbox is in the memory of the bridge's own process: nobody else can look at it")}
 	case c != nil:

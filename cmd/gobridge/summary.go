@@ -14,9 +14,12 @@ import (
 func summarize(w io.Writer, c *config.Config) error {
 	var b strings.Builder
 	b.WriteString("ok\n")
-	if c.Store.SQLite != nil {
+	switch {
+	case c.Store.SQLite != nil:
 		fmt.Fprintf(&b, "store   sqlite %s\n", c.Store.SQLite.Path)
-	} else {
+	case c.Store.DynamoDB != nil:
+		fmt.Fprintf(&b, "store   dynamodb table %s\n", c.Store.DynamoDB.Table)
+	default:
 		b.WriteString("store   memory: everything is lost when the process ends\n")
 	}
 	fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c), c.HTTP.Listen)

@@ -16,6 +16,7 @@ import (
 	"gobridge/bridge"
 	"gobridge/config"
 	"gobridge/messaging"
+	"gobridge/store/dynamodb"
 	"gobridge/store/memory"
 	"gobridge/store/sqlite"
 	"gobridge/transport/httpsource"
@@ -29,14 +30,21 @@ type openedStore interface {
 	io.Closer
 }
 
-// unclosed is a store that has nothing to close.
-type unclosed struct{ *memory.Store }
+// memoryStore and tableStore are stores that have nothing to close.
+type (
+	memoryStore struct{ *memory.Store }
+	tableStore  struct{ *dynamodb.Store }
+)
 
-func (unclosed) Close() error { return nil }
+func (memoryStore) Close() error { return nil }
+func (tableStore) Close() error  { return nil }
 
 func openStore(ctx context.Context, c config.Store, log *slog.Logger) (openedStore, error) {
 	if c.Memory != nil {
-		return unclosed{memory.New(memory.Options{Retention: time.Duration(c.Memory.Retention)})}, nil
+		return memoryStore{memory.New(memory.Options{Retention: time.Duration(c.Memory.Retention)})}, nil
+	}
+	if c.DynamoDB != nil {
+		return openDynamoDB(ctx, c.DynamoDB, log)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.SQLite.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the store: %w", err)
