@@ -220,3 +220,22 @@ func BenchmarkEval(b *testing.B) {
 		})
 	}
 }
+
+func TestExpressionsAreCompiledSideBySide(t *testing.T) {
+	var wait sync.WaitGroup
+	for i := range 16 {
+		wait.Go(func() {
+			for j := range 20 {
+				key, err := expr.Key(fmt.Sprintf("subject + string(payload_size) + '%d-%d'", i, j))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got, err := key(&messaging.Envelope{Subject: "s"}); err != nil || got != fmt.Sprintf("s0%d-%d", i, j) {
+					t.Errorf("got %q, %v", got, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
