@@ -9,7 +9,7 @@ NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race lint fuzz model bench bench-dynamodb torture kill docs
+.PHONY: help run demo build test test-live race lint fuzz model bench bench-dynamodb torture kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: ## all hermetic tests
 	@set -e; for module in $(NESTED); do \
 		echo "== $$module"; (cd $$module && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
 	done
+
+test-live: ## the DynamoDB store against an independent emulator (built on the first run: minutes)
+	scripts/dynamodb-live.sh $(GO) test -count=1 ./internal/fakedynamo ./store/dynamodb
 
 race: ## the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
