@@ -63,7 +63,7 @@ var bad = []struct {
 	{name: "name twice", text: edit("b: { stdout: {} }", "b: { stdout: {} }, b: { stdout: {} }"), want: []string{
 		`b.yaml:4:79: "b" is given twice, first on line 4; at routes.r.bindings.b; keep one`}},
 	{name: "no store", text: edit("{ memory: {} }", "{}"), schema: true, want: []string{
-		"b.yaml:3:8: no kind of store is given; at store; write sqlite or memory"}},
+		"b.yaml:3:8: no kind of store is given; at store; write sqlite or dynamodb or memory"}},
 	{name: "two stores", text: edit("{ memory: {} }", "{ memory: {}, sqlite: { path: x } }"), schema: true, want: []string{
 		"b.yaml:3:22: memory and sqlite are given; there is one kind of store here; at store; keep one"}},
 	{name: "empty store", text: edit("{ memory: {} }", "{ memory: }"), schema: true, want: []string{
