@@ -36,6 +36,8 @@ type crowd struct {
 	// silent has lease stores that don't tell of changes.
 	silent bool
 
+	takes func() time.Duration // a send
+
 	mu       sync.Mutex
 	newest   map[gobridge.Partition]gobridge.Token // that has begun to send
 	acquired []string                              // partitions, as they are acquired
@@ -51,12 +53,18 @@ type process struct {
 	cut    atomic.Bool              // the store and the leases hang
 	mended atomic.Pointer[chan any] // closed when they are back
 	dead   atomic.Bool              // nothing it does has an effect
+	wrong  atomic.Int64             // how wrong its clock is
+	slow   atomic.Bool              // its next send takes five seconds
 }
+
+// now is its clock.
+func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.wrong.Load())) }
 
 func inCrowd(t *testing.T, f func(c *crowd)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &crowd{T: t, store: memory.New(memory.Options{}), dest: &target{}, newest: map[gobridge.Partition]gobridge.Token{}}
+		c := &crowd{T: t, store: memory.New(memory.Options{}), dest: &target{}, newest: map[gobridge.Partition]gobridge.Token{},
+			takes: func() time.Duration { return 5 * time.Millisecond }}
 		c.route = bridge.Route{Name: "r", Partitions: shards}
 		b, err := bridge.New(c.store, c.options(nil))
 		if err != nil {
@@ -72,7 +80,7 @@ func (c *crowd) options(p *process) bridge.Options {
 	r.Bindings = []bridge.Binding{{Name: "b", Sender: gobridge.HandlerFunc(c.dest.one), Retry: bridge.Retry{Attempts: 1 << 30}}}
 	opts := bridge.Options{Routes: []bridge.Route{r}, LeaseTerm: leaseTerm}
 	if p != nil {
-		opts.Owner, opts.Observer = p.name, p
+		opts.Owner, opts.Observer, opts.Now = p.name, p, p.now
 		opts.Routes[0].Bindings[0].Sender = gobridge.HandlerFunc(p.send)
 	}
 	return opts
@@ -83,12 +91,12 @@ func (c *crowd) join(name string) *process {
 	c.Helper()
 	p := &process{crowd: c, name: name, done: make(chan error, 1)}
 	opts := c.options(p)
-	leases := &frailLeases{c.store.Leases().(*memory.Leases).Handle(nil), p}
+	leases := &frailLeases{c.store.Leases().(*memory.Leases).Handle(p.now), p}
 	opts.Leases = tellingLeases{leases}
 	if c.silent {
 		opts.Leases = leases
 	}
-	b, err := bridge.New(&frailStore{Store: c.store.Handle(nil), p: p}, opts)
+	b, err := bridge.New(&frailStore{Store: c.store.Handle(p.now), p: p}, opts)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -157,8 +165,12 @@ func (p *process) send(ctx context.Context, d gobridge.Delivery) error {
 	}
 	c.newest[d.Partition] = d.Token
 	c.mu.Unlock()
+	takes := c.takes()
+	if p.slow.Swap(false) {
+		takes = 5 * time.Second
+	}
 	select {
-	case <-time.After(5 * time.Millisecond):
+	case <-time.After(takes):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -420,6 +432,33 @@ func TestTakeoverOfADeadProcess(t *testing.T) {
 	}
 }
 
+// One partition that is slow to finish holds up no other when its process leaves.
+func TestLeavingWithASlowSend(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		a, b := c.join("a"), c.join("b")
+		c.after(leaseTerm)
+		c.even(2)
+		a.slow.Store(true)
+		c.publish(40)
+		c.after(100 * time.Millisecond)
+		left := make(chan any)
+		go func() {
+			defer close(left)
+			a.leave()
+		}()
+		c.after(100 * time.Millisecond)
+		if owners := c.owners(); owners["a"] != 1 || owners["b"] != shards-1 {
+			t.Errorf("while one send goes on they have %v", owners)
+		}
+		<-left
+		c.after(50 * time.Millisecond)
+		c.even(1)
+		c.after(time.Second)
+		c.arrived(40)
+		b.leave()
+	})
+}
+
 // A process that cannot read the outbox must not keep from others what would
 // fall to it.
 func TestWhoCannotReadTheOutboxIsNoMember(t *testing.T) {
@@ -476,7 +515,8 @@ func TestOnlyWhoServesABindingTakesItsPartitions(t *testing.T) {
 	})
 }
 
-// TestCrowd has processes come, go, die, and lose their store, all at random.
+// TestCrowd has processes come, go, die, and lose their store, and their clocks
+// jump, all at random.
 func TestCrowd(t *testing.T) {
 	for range 4 {
 		seed := rand.Uint64()
@@ -487,7 +527,10 @@ func TestCrowd(t *testing.T) {
 }
 
 func (c *crowd) live(rng *rand.Rand) {
-	const keys, steps = 30, 60
+	const keys, steps = 20, 60
+	// So long that there is always something claimed that has not been sent: what a
+	// former owner must not send.
+	c.takes = func() time.Duration { return time.Duration(rand.IntN(1000)) * time.Millisecond }
 	var alive []*process
 	born := 0
 	for range steps {
@@ -505,18 +548,22 @@ func (c *crowd) live(rng *rand.Rand) {
 			}
 		case rng.IntN(2) == 0:
 			pick().cutOff()
+		case rng.IntN(2) == 0:
+			pick().wrong.Store(int64(time.Duration(rng.IntN(1000)-500) * time.Hour))
 		default:
 			for _, p := range alive {
 				p.mend()
 			}
 		}
-		c.publish(keys)
+		for range 3 {
+			c.publish(keys)
+		}
 		c.after(time.Duration(rng.IntN(3000)) * time.Millisecond)
 	}
 	for _, p := range alive {
 		p.mend()
 	}
-	c.after(2*takeoverBound + 30*time.Second)
+	c.after(2*takeoverBound + 5*time.Minute)
 	c.even(len(alive))
 	c.arrived(keys)
 	c.acquisitions()
