@@ -82,14 +82,15 @@ func TestTenThousandRecordsInOneMillisecond(t *testing.T) {
 	onEachStore(t, now, func(t *testing.T, store gobridge.Store) {
 		dest := &target{}
 		b := bridgeOn(t, store, now, one(bridge.Binding{Sender: dest}))
-		const producers, keys, each = 20, 5, 100
+		const producers, keys, each, calls = 20, 5, 100, 5
 		var wg sync.WaitGroup
 		for p := range producers {
 			wg.Go(func() {
-				for n := 1; n <= each; n++ {
-					call := make([]messaging.Envelope, keys)
-					for k := range call {
-						call[k].ID, call[k].OrderingKey = fmt.Sprintf("%d-%d-%d", p, k, n), fmt.Sprintf("%d-%d", p, k)
+				for c := range calls {
+					var call []messaging.Envelope
+					for i := range each / calls * keys {
+						n, k := c*each/calls+i/keys+1, i%keys
+						call = append(call, messaging.Envelope{ID: fmt.Sprintf("%d-%d-%d", p, k, n), OrderingKey: fmt.Sprintf("%d-%d", p, k)})
 					}
 					if _, err := b.Route("r").Publish(t.Context(), call...); err != nil {
 						t.Error(err)
@@ -185,8 +186,8 @@ func TestPayloadsOfEverySizeArrive(t *testing.T) {
 
 func TestAHundredThousandKeys(t *testing.T) {
 	keys := 100_000
-	if testing.Short() {
-		keys = 10_000
+	if raceDetector || testing.Short() {
+		keys = 5_000
 	}
 	onEachStore(t, time.Now, func(t *testing.T, store gobridge.Store) {
 		var mu sync.Mutex
