@@ -440,7 +440,7 @@ func TestLeavingWithASlowSend(t *testing.T) {
 		c.even(2)
 		a.slow.Store(true)
 		c.publish(40)
-		c.after(100 * time.Millisecond)
+		c.after(1100 * time.Millisecond) // they look once a second
 		left := make(chan any)
 		go func() {
 			defer close(left)
@@ -453,7 +453,7 @@ func TestLeavingWithASlowSend(t *testing.T) {
 		<-left
 		c.after(50 * time.Millisecond)
 		c.even(1)
-		c.after(time.Second)
+		c.after(2 * time.Second)
 		c.arrived(40)
 		b.leave()
 	})
