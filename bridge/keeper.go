@@ -201,7 +201,7 @@ func (k *keeper) step(ctx, work context.Context) (time.Duration, error) {
 	wait, take := k.wanted(v, target)
 	k.takeAll(ctx, call, work, v, take)
 	k.bury(call, v)
-	k.watchOthers(v.alone)
+	k.watchOthers(v.alone && k.expecting.IsZero())
 	return wait, nil
 }
 
