@@ -28,7 +28,7 @@ func TestWhateverASenderAnswers(t *testing.T) {
 		"a nil SendError":                func() error { return noSendError },
 		"a nil error of another type":    func() error { return noError },
 		"the end of its goroutine":       func() error { runtime.Goexit(); return nil },
-		"a panic with nil":               func() error { panic(nil) }, //nolint:govet // what a sender may do
+		"a panic with nil":               func() error { panic(nil) },
 		"not sent":                       func() error { return gobridge.ErrNotSent },
 		"not sent, joined with a cause":  func() error { return errors.Join(gobridge.ErrNotSent, errBoom) },
 	} {

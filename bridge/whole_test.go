@@ -27,7 +27,7 @@ func onEachStore(t *testing.T, now func() time.Time, f func(t *testing.T, store 
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
+		defer func() { _ = s.Close() }()
 		f(t, s)
 	})
 }

@@ -30,7 +30,7 @@ func TestADatabaseThatIsTakenAwayTakesNoMore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
+			defer func() { _ = s.Close() }()
 			record := func(id string) []gobridge.Record {
 				return []gobridge.Record{{Partition: "r/b/0", Binding: "b", Envelope: messaging.Envelope{ID: id}}}
 			}

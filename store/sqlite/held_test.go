@@ -17,7 +17,7 @@ func TestWhatIsNoLongerHeldIsClaimedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	const partition = gobridge.Partition("r/b/0")
 	token := gobridge.Token{Owner: "o", Version: 3}
 	persist := func(name string, n int) {
