@@ -23,12 +23,12 @@ func spread(n int, b bridge.Binding) bridge.Options {
 	return opts
 }
 
-// runs runs a bridge for a while and returns how Run ended; nil if it did not.
-func (w *world) runs(b *bridge.Bridge, d time.Duration) error {
+// runs runs a bridge for a minute and returns how Run ended.
+func (w *world) runs(b *bridge.Bridge) error {
 	ctx, cancel := context.WithCancel(w.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
-	w.after(d)
+	w.after(time.Minute)
 	cancel()
 	return <-done
 }
@@ -161,7 +161,7 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 				}
 				refused := func(what string, waive bool, parts ...string) {
 					t.Helper()
-					err := w.runs(other(waive), time.Minute)
+					err := w.runs(other(waive))
 					if !errors.Is(err, bridge.ErrPartitionsChanged) {
 						t.Fatalf("%s: Run with another number says %v", what, err)
 					}
@@ -183,7 +183,7 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 				w.wantOrder(dest, "a", 3)
 				w.bridge = other(true)
 				w.publishFrom("a", 4, 6)
-				if err := w.runs(w.bridge, time.Minute); err != nil {
+				if err := w.runs(w.bridge); err != nil {
 					t.Errorf("with that waived: %v", err)
 				}
 				w.wantOrder(dest, "a", 6)
@@ -198,11 +198,11 @@ func TestAnotherNumberIsFineWhenNothingIsRemembered(t *testing.T) {
 		w := &world{T: t, store: memory.New(memory.Options{Retention: time.Hour})}
 		w.bridge = w.open(w.store, spread(1, bridge.Binding{Sender: dest}))
 		w.publish("a", 3)
-		if err := w.runs(w.bridge, time.Minute); err != nil {
+		if err := w.runs(w.bridge); err != nil {
 			t.Fatal(err)
 		}
 		w.after(time.Hour + 10*time.Second)
-		if err := w.runs(w.open(w.store, spread(4, bridge.Binding{Sender: dest})), time.Minute); err != nil {
+		if err := w.runs(w.open(w.store, spread(4, bridge.Binding{Sender: dest}))); err != nil {
 			t.Errorf("an hour after the last delivery: %v", err)
 		}
 	})
@@ -218,7 +218,7 @@ func TestADeadProcessWithTheOldNumber(t *testing.T) {
 		opts := c.options(nil)
 		opts.Routes[0].Partitions = 4
 		w := &world{T: c.T, store: c.store}
-		if err := w.runs(w.open(c.store.Handle(nil), opts), time.Minute); err != nil {
+		if err := w.runs(w.open(c.store.Handle(nil), opts)); err != nil {
 			t.Errorf("a minute after the last process with the old number died: %v", err)
 		}
 	})
@@ -255,7 +255,7 @@ func TestMoveToASpreadBinding(t *testing.T) {
 		}
 		opts := spread(4, bridge.Binding{Sender: dest})
 		opts.Routes[0].Name = "new"
-		if err := w.runs(w.open(w.store, opts), time.Minute); err != nil {
+		if err := w.runs(w.open(w.store, opts)); err != nil {
 			t.Fatal(err)
 		}
 		for k := range 10 {

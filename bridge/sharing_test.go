@@ -119,7 +119,7 @@ func (p *process) kill() {
 	p.dead.Store(true)
 	p.mend()
 	p.stop()
-	go func() { <-p.done }()
+	go func() { _ = <-p.done }() // whatever it says
 }
 
 // cutOff makes its store and leases hang until they are mended.
@@ -479,7 +479,9 @@ func TestWhoCannotReadTheOutboxIsNoMember(t *testing.T) {
 		c.even(1)
 		a.leave()
 		cancel()
-		<-blind.done
+		if err := <-blind.done; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,7 +74,9 @@ func TestAStoppedProcessDoesNothingWhenItGoesOn(t *testing.T) {
 					go func() { done <- b.destinations[0].serve(t.Context(), work, token, over.Load, false) }()
 					time.Sleep(time.Minute)
 					end()
-					<-done
+					if err := <-done; err == nil {
+						t.Error("it ended by itself")
+					}
 					if sends != want || store.settles.Load() != 0 {
 						t.Errorf("under version %d: %d sends, %d settling calls; want %d and none", version, sends, store.settles.Load(), want)
 					}
@@ -95,7 +98,7 @@ func TestTermEndsByTheClock(t *testing.T) {
 			t.Error("over before its end")
 		}
 		time.Sleep(time.Second)
-		if !lease.over() || context.Cause(lease.work) != errTermEnded {
+		if !lease.over() || !errors.Is(context.Cause(lease.work), errTermEnded) {
 			t.Errorf("not over at its end: %v", context.Cause(lease.work))
 		}
 	})
