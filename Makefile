@@ -48,7 +48,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 model: ## explore the protocol in the bigger setups, too (minutes, under a gigabyte)
 	MODEL=big $(GO) test -count=1 -v -timeout 1h ./protocol
 
-kill: ## kill the real binary a few times under load, fill its disk (under a minute)
+kill: ## kill, freeze and restart the real binary under load, fill its disk (a minute)
 	TORTURE_ROUNDS=4 $(GO) test -count=1 -v ./torture
 
 torture: ## the same with ROUNDS (100) rounds; TORTURE_SEED repeats a run
