@@ -2,6 +2,8 @@ package gobridge
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -70,4 +72,23 @@ type Control struct {
 	Since  time.Time
 	By     string
 	Reason string
+}
+
+// Check says what is wrong with a control.
+func (c *Control) Check() error {
+	switch {
+	case c.Route == "":
+		return errors.New("a control needs a route")
+	case c.Kind == Pause && (c.OrderingKey != "" || c.EnvelopeID != ""):
+		return errors.New("a pause is of a route or a binding; a key or a record is halted")
+	case c.Kind == Pause:
+		return nil
+	case c.Kind != Halt:
+		return fmt.Errorf("control kind %q; there are %q and %q", c.Kind, Pause, Halt)
+	case c.Binding == "":
+		return errors.New("a halt needs a binding")
+	case (c.OrderingKey == "") == (c.EnvelopeID == ""):
+		return errors.New("a halt has either an ordering key, or the envelope ID of a record without one")
+	}
+	return nil
 }

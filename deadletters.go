@@ -2,6 +2,7 @@ package gobridge
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,45 @@ type Filter struct {
 	// EndedFrom and EndedBefore bound the time of death.
 	EndedFrom   time.Time
 	EndedBefore time.Time
+}
+
+// Matches reports whether a record matches the filter, its partition, route and
+// states aside: those a store knows where to look for. Item tells of the record,
+// which is in state.
+func (f *Filter) Matches(item *BulkItem, state State) bool {
+	switch {
+	case f.Binding != "" && f.Binding != item.Ref.Binding,
+		f.EnvelopeID != "" && f.EnvelopeID != item.Ref.EnvelopeID,
+		(f.HasKey || f.OrderingKey != "") && f.OrderingKey != item.OrderingKey,
+		f.Reason != "" && f.Reason != item.Reason,
+		f.Error != "" && !like(f.Error, item.Error):
+		return false
+	}
+	dead := state == StateDead
+	if !f.EndedFrom.IsZero() && (!dead || item.EndedAt.Before(f.EndedFrom)) {
+		return false
+	}
+	return f.EndedBefore.IsZero() || dead && item.EndedAt.Before(f.EndedBefore)
+}
+
+// like reports whether text has the form of a pattern in which '*' stands for
+// any text: the parts between the stars come one after the other, the first at
+// the beginning and the last at the end.
+func like(pattern, text string) bool {
+	first, rest, starred := strings.Cut(pattern, "*")
+	if !starred {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, first)
+	for ok {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, part)
+		}
+		_, text, ok = strings.Cut(text, part)
+		rest = after
+	}
+	return false
 }
 
 // DeadQuery asks for a page of dead letters.
@@ -98,4 +138,12 @@ type BulkItem struct {
 	// NewerGone counts younger records of the same key that have been delivered
 	// and are still remembered: what a redrive would come after.
 	NewerGone int
+}
+
+// BulkItem tells of r as it is, NewerGone aside.
+func (r *Record) BulkItem() BulkItem {
+	return BulkItem{
+		Ref: r.Ref(), OrderingKey: r.Envelope.OrderingKey, Seq: r.Seq,
+		Reason: r.Reason, Error: r.Error, EndedAt: r.EndedAt,
+	}
 }

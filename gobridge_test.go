@@ -227,3 +227,31 @@ func TestAnErrorIsNeverADelivery(t *testing.T) {
 		}
 	}
 }
+
+func TestFilterByPatternOfErrors(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"401", "401", true},
+		{"401", "401 Unauthorized", false},
+		{"401*", "401 Unauthorized", true},
+		{"*Unauthorized", "401 Unauthorized", true},
+		{"*auth*", "401 Unauthorized", true},
+		{"*Auth*", "401 Unauthorized", false},
+		{"4*1*U*", "401 Unauthorized", true},
+		{"a*a", "a", false},
+		{"a*a", "aa", true},
+		{"a*b*a", "aba", true},
+		{"a*b*b*a", "aba", false},
+		{"*", "", true},
+		{"4*1 U", "401 Unauthorized", false},
+		{"**", "x", true},
+		{"*\n*", "a\nb", true},
+	} {
+		f := gobridge.Filter{Error: c.pattern}
+		if got := f.Matches(&gobridge.BulkItem{Error: c.text}, gobridge.StateDead); got != c.want {
+			t.Errorf("%q matches %q: %t", c.pattern, c.text, got)
+		}
+	}
+}

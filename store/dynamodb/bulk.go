@@ -101,9 +101,9 @@ func (s *Store) bulk(ctx context.Context, c call, request *gobridge.BulkRequest,
 			touched = append(touched, p)
 		}
 		for _, r := range changed {
-			result.Items = append(result.Items, gobridge.BulkItem{
-				Ref: r.Ref(), OrderingKey: r.key(), Seq: r.Seq, Reason: r.Reason, Error: r.Error, EndedAt: r.EndedAt, NewerGone: gone[r],
-			})
+			item := r.BulkItem()
+			item.NewerGone = gone[r]
+			result.Items = append(result.Items, item)
 		}
 		if err != nil {
 			return gobridge.BulkResult{}, fail(c.op, p, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -45,32 +44,13 @@ func (s scope) sk() string {
 	return out
 }
 
-// checkControl says what is wrong with a control.
-func checkControl(c *gobridge.Control) error {
-	switch {
-	case c.Route == "":
-		return errors.New("a control needs a route")
-	case c.Kind == gobridge.Pause && (c.OrderingKey != "" || c.EnvelopeID != ""):
-		return errors.New("a pause is of a route or a binding; a key or a record is halted")
-	case c.Kind == gobridge.Pause:
-		return nil
-	case c.Kind != gobridge.Halt:
-		return fmt.Errorf("control kind %q; there are %q and %q", c.Kind, gobridge.Pause, gobridge.Halt)
-	case c.Binding == "":
-		return errors.New("a halt needs a binding")
-	case (c.OrderingKey == "") == (c.EnvelopeID == ""):
-		return errors.New("a halt has either an ordering key, or the envelope ID of a record without one")
-	}
-	return nil
-}
-
 // SetControl implements [gobridge.Controls].
 func (s *Store) SetControl(ctx context.Context, control gobridge.Control) error {
 	c := call{op: "set control"}
 	if err := ctx.Err(); err != nil {
 		return fail(c.op, "", err)
 	}
-	if err := checkControl(&control); err != nil {
+	if err := control.Check(); err != nil {
 		return fail(c.op, "", err)
 	}
 	since := clean(control.Since)

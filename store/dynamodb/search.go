@@ -234,39 +234,6 @@ func (s *Store) partitions(ctx context.Context, c call) ([]gobridge.Partition, e
 // matches reports whether r, in a partition that matches, matches the rest of a
 // filter.
 func matches(f *gobridge.Filter, r *row) bool {
-	switch {
-	case f.Binding != "" && f.Binding != r.Binding,
-		f.EnvelopeID != "" && f.EnvelopeID != r.Envelope.ID,
-		(f.HasKey || f.OrderingKey != "") && f.OrderingKey != r.Envelope.OrderingKey,
-		f.Reason != "" && f.Reason != r.Reason,
-		f.Error != "" && !like(f.Error, r.Error):
-		return false
-	}
-	dead := r.State == gobridge.StateDead
-	if !f.EndedFrom.IsZero() && (!dead || r.EndedAt.Before(f.EndedFrom)) {
-		return false
-	}
-	return f.EndedBefore.IsZero() || dead && r.EndedAt.Before(f.EndedBefore)
-}
-
-// like reports whether text has the form of a pattern in which '*' stands for
-// any text.
-func like(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
-		return false
-	}
-	text = text[len(first) : len(text)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, after, ok := strings.Cut(text, part)
-		if !ok {
-			return false
-		}
-		text = after
-	}
-	return true
+	item := r.BulkItem()
+	return f.Matches(&item, r.State)
 }

@@ -3,8 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,32 +20,13 @@ func scopeOf(c *gobridge.Control) scope {
 	return scope{c.Kind, c.Route, c.Binding, c.OrderingKey, c.EnvelopeID}
 }
 
-// checkControl says what is wrong with a control.
-func checkControl(c *gobridge.Control) error {
-	switch {
-	case c.Route == "":
-		return errors.New("a control needs a route")
-	case c.Kind == gobridge.Pause && (c.OrderingKey != "" || c.EnvelopeID != ""):
-		return errors.New("a pause is of a route or a binding; a key or a record is halted")
-	case c.Kind == gobridge.Pause:
-		return nil
-	case c.Kind != gobridge.Halt:
-		return fmt.Errorf("control kind %q; there are %q and %q", c.Kind, gobridge.Pause, gobridge.Halt)
-	case c.Binding == "":
-		return errors.New("a halt needs a binding")
-	case (c.OrderingKey == "") == (c.EnvelopeID == ""):
-		return errors.New("a halt has either an ordering key, or the envelope ID of a record without one")
-	}
-	return nil
-}
-
 // SetControl implements [gobridge.Controls].
 func (s *Store) SetControl(ctx context.Context, control gobridge.Control) error {
 	const op = "set control"
 	if err := begin(ctx, op, ""); err != nil {
 		return err
 	}
-	if err := checkControl(&control); err != nil {
+	if err := control.Check(); err != nil {
 		return fail(op, "", err)
 	}
 	control.Since = clean(control.Since)
@@ -175,7 +154,7 @@ func (p *partition) retry(filter *gobridge.Filter, now time.Time, limit int) int
 	bounds[byRetry] = -nanos(now) - 1
 	n := 0
 	for r := p.index.next(birth, &bounds); r != nil && n < limit; r = p.index.next(r.age(), &bounds) {
-		if matches(filter, r) {
+		if r.matches(filter) {
 			p.change(r, func() { r.RetryAt = time.Time{} })
 			n++
 		}

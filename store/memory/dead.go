@@ -106,14 +106,7 @@ func (s *Store) bulk(ctx context.Context, op string, request *gobridge.BulkReque
 
 // item tells of r as it is before the change.
 func (p *partition) item(r *record) gobridge.BulkItem {
-	item := gobridge.BulkItem{
-		Ref:         r.Ref(),
-		OrderingKey: r.Envelope.OrderingKey,
-		Seq:         r.Seq,
-		Reason:      r.Reason,
-		Error:       r.Error,
-		EndedAt:     r.EndedAt,
-	}
+	item := r.BulkItem()
 	if k := p.keys[r.Envelope.OrderingKey]; k != nil {
 		item.NewerGone = k.gone.younger(r)
 	}

@@ -67,32 +67,6 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 	}
 }
 
-func TestLike(t *testing.T) {
-	for _, c := range []struct {
-		pattern, text string
-		want          bool
-	}{
-		{"401", "401", true},
-		{"401", "401 Unauthorized", false},
-		{"401*", "401 Unauthorized", true},
-		{"*Unauthorized", "401 Unauthorized", true},
-		{"*auth*", "401 Unauthorized", true},
-		{"*Auth*", "401 Unauthorized", false},
-		{"4*1*U*", "401 Unauthorized", true},
-		{"a*a", "a", false},
-		{"a*a", "aa", true},
-		{"a*b*a", "aba", true},
-		{"a*b*b*a", "aba", false},
-		{"*", "", true},
-		{"**", "x", true},
-		{"*\n*", "a\nb", true},
-	} {
-		if got := like(c.pattern, c.text); got != c.want {
-			t.Errorf("like(%q, %q) = %t", c.pattern, c.text, got)
-		}
-	}
-}
-
 func TestCursorSurvivesOddNames(t *testing.T) {
 	for _, a := range []age{birth, {0, 0}, {1772366400123456789, 42}} {
 		p, b, err := parseCursor(formatCursor("r.1/b.2/\x00\xff", a))

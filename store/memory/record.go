@@ -54,3 +54,10 @@ func (a age) before(b age) bool {
 	}
 	return a.seq < b.seq
 }
+
+// matches reports whether r, in a partition that matches, matches the rest of a
+// filter.
+func (r *record) matches(f *gobridge.Filter) bool {
+	item := r.BulkItem()
+	return f.Matches(&item, r.State)
+}

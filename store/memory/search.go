@@ -49,7 +49,7 @@ func (db *database) page(find *search, limit int, cursor string) (found []*recor
 		}
 		bounds := find.bounds(p)
 		for r := p.index.next(at, &bounds); r != nil; r = p.index.next(at, &bounds) {
-			hit := matches(find.filter, r) && (find.except == nil || !find.except(r))
+			hit := r.matches(find.filter) && (find.except == nil || !find.except(r))
 			if hit && len(found) == limit || effort == 0 {
 				return found, formatCursor(p.name, at), nil
 			}
@@ -87,46 +87,6 @@ func (db *database) inOrder(filter *gobridge.Filter, from gobridge.Partition) []
 		out = append(out, p)
 	}
 	return out
-}
-
-// matches reports whether r, in a partition that matches, matches the rest of a
-// filter.
-func matches(f *gobridge.Filter, r *record) bool {
-	switch {
-	case f.Binding != "" && f.Binding != r.Binding,
-		f.EnvelopeID != "" && f.EnvelopeID != r.Envelope.ID,
-		(f.HasKey || f.OrderingKey != "") && f.OrderingKey != r.Envelope.OrderingKey,
-		f.Reason != "" && f.Reason != r.Reason,
-		f.Error != "" && !like(f.Error, r.Error):
-		return false
-	}
-	dead := r.State == gobridge.StateDead
-	if !f.EndedFrom.IsZero() && (!dead || r.EndedAt.Before(f.EndedFrom)) {
-		return false
-	}
-	return f.EndedBefore.IsZero() || dead && r.EndedAt.Before(f.EndedBefore)
-}
-
-// like reports whether text has the form of a pattern in which '*' stands for
-// any text.
-func like(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
-		return false
-	}
-	text = text[len(first) : len(text)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, after, ok := strings.Cut(text, part)
-		if !ok {
-			return false
-		}
-		text = after
-	}
-	return true
 }
 
 // formatCursor makes the cursor for what comes after an age in a partition.

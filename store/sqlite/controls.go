@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 
 	"gobridge"
 )
@@ -29,25 +27,6 @@ const (
 		AND partition = ?1 AND envelope_id = ?2 AND ordering_key = x''`
 )
 
-// checkControl says what is wrong with a control.
-func checkControl(c *gobridge.Control) error {
-	switch {
-	case c.Route == "":
-		return errors.New("a control needs a route")
-	case c.Kind == gobridge.Pause && (c.OrderingKey != "" || c.EnvelopeID != ""):
-		return errors.New("a pause is of a route or a binding; a key or a record is halted")
-	case c.Kind == gobridge.Pause:
-		return nil
-	case c.Kind != gobridge.Halt:
-		return fmt.Errorf("control kind %q; there are %q and %q", c.Kind, gobridge.Pause, gobridge.Halt)
-	case c.Binding == "":
-		return errors.New("a halt needs a binding")
-	case (c.OrderingKey == "") == (c.EnvelopeID == ""):
-		return errors.New("a halt has either an ordering key, or the envelope ID of a record without one")
-	}
-	return nil
-}
-
 func scopeArgs(c *gobridge.Control) []any {
 	return []any{blob(c.Route), blob(c.Binding), string(c.Kind), blob(c.OrderingKey), blob(c.EnvelopeID)}
 }
@@ -55,7 +34,7 @@ func scopeArgs(c *gobridge.Control) []any {
 // SetControl implements [gobridge.Controls].
 func (s *Store) SetControl(ctx context.Context, control gobridge.Control) error {
 	const op = "set control"
-	if err := checkControl(&control); err != nil {
+	if err := control.Check(); err != nil {
 		return fail(op, "", err)
 	}
 	since := nanos(control.Since)

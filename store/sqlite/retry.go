@@ -68,7 +68,7 @@ func (s *Store) findRetrying(ctx context.Context, filter *gobridge.Filter, now i
 				h, err := scanHit(rows, p)
 				n++
 				at, id = h.retryAt, h.id
-				if err == nil && len(hits) < retryLimit && matches(filter, &h) {
+				if err == nil && len(hits) < retryLimit && filter.Matches(&h.BulkItem, h.state) {
 					hits = append(hits, h)
 				}
 				return err

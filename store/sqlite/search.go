@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"gobridge"
 )
@@ -198,47 +197,5 @@ func (f *search) matches(p *part, h *hit) bool {
 	if f.now != 0 && h.expiresAt != 0 && h.expiresAt <= f.now {
 		return false
 	}
-	return matches(f.filter, h)
-}
-
-// matches reports whether a record matches a filter, apart from its states and
-// its partition.
-func matches(f *gobridge.Filter, h *hit) bool {
-	switch {
-	case f.Binding != "" && f.Binding != h.Ref.Binding,
-		f.EnvelopeID != "" && f.EnvelopeID != h.Ref.EnvelopeID,
-		(f.HasKey || f.OrderingKey != "") && f.OrderingKey != h.OrderingKey,
-		f.Reason != "" && f.Reason != h.Reason,
-		f.Error != "" && !like(f.Error, h.Error):
-		return false
-	}
-	died := h.state == gobridge.StateDead
-	if !f.EndedFrom.IsZero() && (!died || h.EndedAt.Before(f.EndedFrom)) {
-		return false
-	}
-	return f.EndedBefore.IsZero() || died && h.EndedAt.Before(f.EndedBefore)
-}
-
-// like reports whether text has the form of a pattern in which '*' stands for
-// any text: the parts between the stars come one after the other, the first at
-// the beginning and the last at the end.
-func like(pattern, text string) bool {
-	first, rest, starred := strings.Cut(pattern, "*")
-	if !starred {
-		return pattern == text
-	}
-	text, ok := strings.CutPrefix(text, first)
-	if !ok {
-		return false
-	}
-	for {
-		part, after, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(text, part)
-		}
-		if _, text, ok = strings.Cut(text, part); !ok {
-			return false
-		}
-		rest = after
-	}
+	return f.filter.Matches(&h.BulkItem, h.state)
 }
