@@ -145,7 +145,7 @@ func TestHandlerFuncAnswersForEach(t *testing.T) {
 		return nil
 	})
 	got := f.Send(t.Context(), []gobridge.Delivery{{Seq: 1}, {Seq: 2}, {Seq: 3}})
-	if len(got) != 3 || got[0] != nil || got[1] != bad || got[2] != nil {
+	if len(got) != 3 || got[0] != nil || !errors.Is(got[1], bad) || got[2] != nil {
 		t.Fatalf("answers %v", got)
 	}
 }

@@ -88,7 +88,7 @@ func TestARecordThatKillsEveryProcessTakesNoOthersWithIt(t *testing.T) {
 						deaths++
 					}
 					cancel()
-					<-done // what a process that died says matters to nobody
+					<-done //nolint:errcheck // what a process that died says matters to nobody
 				}
 				for i := range 40 {
 					want := gobridge.StateDelivered

@@ -119,7 +119,7 @@ func (p *process) kill() {
 	p.dead.Store(true)
 	p.mend()
 	p.stop()
-	go func() { _ = <-p.done }() // whatever it says
+	go func() { <-p.done }() //nolint:errcheck // whatever it says
 }
 
 // cutOff makes its store and leases hang until they are mended.

@@ -20,7 +20,7 @@ func TestOpenWaitsForAStrangersLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
+	defer func() { _ = stranger.Close() }()
 	tx, err := stranger.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
