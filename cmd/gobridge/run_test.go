@@ -318,16 +318,20 @@ func TestFailures(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	dir := t.TempDir()
 	const small = "version: 1\nstore: %s\nhttp: { listen: %q %s }\nroutes: { r: { source: { http: { path: /r } }, bindings: { b: %s } } }\n"
-	for name, tt := range map[string]struct{ config, want string }{
-		"address in use":  {fmt.Sprintf(small, "{ memory: {} }", taken.Addr(), "", "{ stdout: {} }"), "address already in use"},
-		"no database":     {fmt.Sprintf(small, "{ sqlite: { path: /dev/null/x.db } }", "127.0.0.1:0", "", "{ stdout: {} }"), "store"},
-		"no file":         {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", "", "{ file: { path: "+dir+" } }"), "routes.r.bindings.b"},
-		"no certificate":  {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", ", tls: { cert: none.pem, key: none.pem }", "{ stdout: {} }"), "none.pem"},
-		"after the store": {fmt.Sprintf(small, "{ sqlite: { path: "+dir+"/o.db } }", taken.Addr(), "", "{ file: { path: "+dir+"/f } }"), "address already in use"},
+	for name, tt := range map[string]struct {
+		config string
+		status int
+		want   string
+	}{
+		"address in use":  {fmt.Sprintf(small, "{ memory: {} }", taken.Addr(), "", "{ stdout: {} }"), 1, "address already in use"},
+		"no database":     {fmt.Sprintf(small, "{ sqlite: { path: /dev/null/x.db } }", "127.0.0.1:0", "", "{ stdout: {} }"), 1, "store"},
+		"no file":         {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", "", "{ file: { path: "+dir+" } }"), 1, "routes.r.bindings.b"},
+		"no certificate":  {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", ", tls: { cert: none.pem, key: none.pem }", "{ stdout: {} }"), 2, "none.pem"},
+		"after the store": {fmt.Sprintf(small, "{ sqlite: { path: "+dir+"/o.db } }", taken.Addr(), "", "{ file: { path: "+dir+"/f } }"), 1, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, tt.config)
-			if status := p.wait(); status != 1 || !strings.Contains(p.stderr.String(), tt.want) {
+			if status := p.wait(); status != tt.status || !strings.Contains(p.stderr.String(), tt.want) {
 				t.Errorf("status %d: %s", status, p.stderr.String())
 			}
 		})
