@@ -40,8 +40,8 @@ func TestNothingGoesWrongInBigSetups(t *testing.T) {
 // them. It notes what happened in any.
 func prove(t *testing.T, setups []Setup, happened *[lastKind]bool) string {
 	var table strings.Builder
-	table.WriteString("| store | setup | keys | calls | limit, chunk | faults | states | depth |\n")
-	table.WriteString("| --- | --- | --- | --- | --- | --- | ---: | ---: |\n")
+	table.WriteString("| store | setup | keys | calls | limit, chunk | faults | besides | states | depth |\n")
+	table.WriteString("| --- | --- | --- | --- | --- | --- | --- | ---: | ---: |\n")
 	for _, setup := range setups {
 		if raced {
 			setup.Faults = 0
@@ -55,10 +55,29 @@ func prove(t *testing.T, setups []Setup, happened *[lastKind]bool) string {
 		if r.Failure != "" || !r.Complete {
 			t.Errorf("%s, %s: %s (%d states, complete %v)\n%s", setup.Store, setup.Name, r.Failure, r.States, r.Complete, numbered(r.Trace))
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %d, %d | %d | %d | %d |\n", setup.Store, setup.Name, setup.Keys,
-			strings.Join(setup.Calls, " + "), w.setup.Limit, w.setup.Chunk, setup.Faults, r.States, r.Depth)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %d, %d | %d | %s | %d | %d |\n", setup.Store, setup.Name, setup.Keys,
+			strings.Join(setup.Calls, " + "), w.setup.Limit, w.setup.Chunk, setup.Faults, besides(setup), r.States, r.Depth)
 	}
 	return table.String()
+}
+
+func besides(setup Setup) string {
+	var out []string
+	for _, n := range []struct {
+		count int
+		what  string
+	}{{setup.Dead, "dead at first"}, {setup.Redrives, "redrives"}, {setup.Renewals, "renewals"}} {
+		if n.count > 0 {
+			out = append(out, fmt.Sprintf("%d %s", n.count, n.what))
+		}
+	}
+	if setup.FastClock {
+		out = append(out, "a fast clock")
+	}
+	if setup.Of&StoppedClock != 0 {
+		out = append(out, "a clock that stops")
+	}
+	return strings.Join(out, ", ")
 }
 
 func TestEachRuleIsNeeded(t *testing.T) {
