@@ -236,6 +236,76 @@ func TestStoreOfTheTestIsUsed(t *testing.T) {
 	h.RequireDelivered("mail", 1)
 }
 
+func TestPartitionsAreOneBinding(t *testing.T) {
+	const keys, each = 20, 3
+	var handled []string // not guarded: sends are made one after the other
+	routes := orders(gobridge.HandlerFunc(func(_ context.Context, d gobridge.Delivery) error {
+		handled = append(handled, d.Envelope.ID)
+		return nil
+	}))
+	routes[0].Partitions = 4
+	h := bridgetest.New(t, nil, routes)
+	partitions := map[gobridge.Partition]bool{}
+	for n := range each {
+		for k := range keys {
+			h.Publish("orders", message(fmt.Sprintf("%02d-%d", k, n), fmt.Sprint(k)))
+		}
+	}
+	for _, r := range h.RequirePending("mail", keys*each) {
+		partitions[r.Partition] = true
+	}
+	if len(partitions) != 4 {
+		t.Errorf("they are in the partitions %v, want 4", partitions)
+	}
+	h.Answer("mail", func(_ context.Context, d gobridge.Delivery) error {
+		switch d.Envelope.ID {
+		case "03-0", "04-0", "05-0", "06-0", "07-0", "08-0":
+			return gobridge.Permanent(errBusy)
+		}
+		return nil
+	})
+	h.Drain()
+	h.RequireDead("mail", 6)
+	h.RequireDelivered("mail", keys*each-6)
+	h.RequireDelivered("bill", keys*each)
+	h.Up("mail")
+
+	// Retries come due in whatever partition they are.
+	for k := range keys {
+		m := message(fmt.Sprintf("%02d-later", k), fmt.Sprint(k))
+		m.NotBefore = h.Now().Add(time.Duration(k+1) * time.Minute)
+		h.Publish("orders", m)
+	}
+	h.Advance(keys * time.Minute)
+	if len(handled) != keys {
+		t.Errorf("the sender was handed %d messages, want %d", len(handled), keys)
+	}
+	if !slices.IsSorted(handled) {
+		t.Errorf("they came as %v, want as they came due", handled)
+	}
+	last := map[string]string{}
+	for _, d := range h.Delivered("mail") {
+		if key := d.Envelope.OrderingKey; d.Envelope.ID <= last[key] {
+			t.Errorf("%s came after %s", d.Envelope.ID, last[key])
+		} else {
+			last[key] = d.Envelope.ID
+		}
+	}
+	h.RequirePending("mail", 0)
+	text := failureOf(t, func(tb testing.TB) {
+		h := bridgetest.New(tb, nil, routes)
+		for k := range keys {
+			h.Publish("orders", message(fmt.Sprint(k), fmt.Sprint(k)))
+		}
+		h.RequireEmpty()
+	})
+	for k := range keys {
+		if want := fmt.Sprintf(`"%d" "order.placed" of key "%d": it can be delivered with the next Drain`, k, k); !strings.Contains(text, want) {
+			t.Errorf("the failure does not say %q:\n%s", want, text)
+		}
+	}
+}
+
 // During a rolling deploy the old version of a service leaves alone what only
 // the new one serves.
 func TestOldAndNewVersionsSideBySide(t *testing.T) {

@@ -18,6 +18,11 @@
 // is not kept; and nothing is sent but during [Harness.Drain] and
 // [Harness.Advance].
 //
+// Where Route.Partitions spreads a binding over several partitions, the order
+// among messages of different partitions is not the same each time; that of a
+// key is. There, what [Harness.Fail] and [Harness.LoseAnswer] ask for may meet
+// any of them: use [Harness.Answer] to have it met by a message in particular.
+//
 // # Failures and attempts
 //
 // As in earnest, an ordinary error of the only key that there is does not count

@@ -72,7 +72,10 @@ func (h *Harness) control(routes []bridge.Route) []bridge.Route {
 		for j, b := range r.Bindings {
 			c := &binding{
 				route: r.Name, name: b.Name, sender: b.Sender, clock: h.clock,
-				partition: gobridge.NewPartition(r.Name, b.Name, 0),
+			}
+			of := min(max(1, r.Partitions), bridge.MaxPartitions) // bridge.New refuses others
+			for shard := range of {
+				c.partitions = append(c.partitions, gobridge.NewShard(r.Name, b.Name, shard, of))
 			}
 			if f, ok := b.Sender.(gobridge.HandlerFunc); ok && f == nil {
 				c.sender = nil
@@ -174,9 +177,16 @@ func (h *Harness) nextDue() time.Time {
 
 func (h *Harness) pending(b *binding, limit int) []gobridge.Record {
 	h.tb.Helper()
-	records, err := h.store.QueryPending(h.tb.Context(), b.partition, limit)
-	if err != nil {
-		h.tb.Fatalf("look at what %s has pending: %v", b, err)
+	var out []gobridge.Record
+	for _, p := range b.partitions {
+		if len(out) >= limit {
+			break
+		}
+		records, err := h.store.QueryPending(h.tb.Context(), p, limit-len(out))
+		if err != nil {
+			h.tb.Fatalf("look at what %s has pending: %v", b, err)
+		}
+		out = append(out, records...)
 	}
-	return records
+	return out
 }

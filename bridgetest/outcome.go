@@ -80,9 +80,13 @@ type scripted struct {
 // binding is a destination in the test's hands: the sender that the engine sees.
 type binding struct {
 	route, name string
-	partition   gobridge.Partition
+	partitions  []gobridge.Partition
 	sender      gobridge.Sender // nil takes everything
 	clock       *Clock
+
+	// sending is held during a send: the partitions of a binding are drained side
+	// by side, and its sender is not to notice.
+	sending sync.Mutex
 
 	mu     sync.Mutex
 	script []scripted
@@ -104,6 +108,8 @@ func (b batching) BatchLimits() gobridge.BatchLimits { return b.sender.BatchLimi
 
 // Send implements [gobridge.Sender].
 func (b *binding) Send(ctx context.Context, batch []gobridge.Delivery) []error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
 	if left := b.leftAloneUntil().Sub(b.clock.Now()); left > 0 {
 		err := gobridge.RetryAfter(left, fmt.Errorf("the destination asked to be left alone for %s more", left))
 		return slices.Repeat([]error{err}, len(batch))

@@ -27,12 +27,21 @@ func (h *Harness) Delivered(binding string) []gobridge.Delivery {
 	return out
 }
 
-// Dead returns the dead letters of a binding, oldest first.
+// Dead returns the dead letters of a binding, oldest first within each partition.
 func (h *Harness) Dead(binding string) []gobridge.Record {
 	h.tb.Helper()
 	b := h.binding(binding)
 	var out []gobridge.Record
-	query := gobridge.DeadQuery{Filter: gobridge.Filter{Partition: b.partition}, Limit: 1000}
+	for _, p := range b.partitions {
+		out = append(out, h.deadOf(b, p)...)
+	}
+	return out
+}
+
+func (h *Harness) deadOf(b *binding, p gobridge.Partition) []gobridge.Record {
+	h.tb.Helper()
+	var out []gobridge.Record
+	query := gobridge.DeadQuery{Filter: gobridge.Filter{Partition: p}, Limit: 1000}
 	for {
 		page, err := h.store.QueryDead(h.tb.Context(), query)
 		if err != nil {
@@ -86,7 +95,7 @@ func (h *Harness) RequirePending(binding string, n int) []gobridge.Record {
 }
 
 // RequireDead ends the test unless a binding has n dead letters, and returns
-// them, oldest first.
+// them, oldest first within each partition.
 func (h *Harness) RequireDead(binding string, n int) []gobridge.Record {
 	h.tb.Helper()
 	got := h.Dead(binding)
