@@ -13,6 +13,7 @@ import (
 
 	"gobridge"
 	"gobridge/internal/expr"
+	"gobridge/internal/spelling"
 )
 
 const (
@@ -160,7 +161,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []field, where string) string {
 	for i, f := range fields {
 		names[i] = f.name
 	}
-	guess := nearest(key.Value, names)
+	guess := spelling.Nearest(key.Value, names)
 	hint := "did you mean " + guess + "?"
 	switch {
 	case key.Value == "<<":
@@ -272,7 +273,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, f field, where string) {
 		}
 		if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
 			hint := "write " + strings.Join(f.enum, ", ")
-			if guess := nearest(text, f.enum); guess != "" {
+			if guess := spelling.Nearest(text, f.enum); guess != "" {
 				hint = "did you mean " + guess + "?"
 			}
 			d.report(n, where, hint, "%s is not one of the values allowed", shown(n, stringKind))

@@ -17,6 +17,9 @@ import (
 // envelope makes a message of the request's headers.
 func (rt *route) envelope(ctx context.Context, header http.Header) (messaging.Envelope, *problem) {
 	e := messaging.Envelope{Subject: rt.subject}
+	if p := checkOwn(header); p != nil {
+		return e, p
+	}
 	if p := setContent(&e, header); p != nil {
 		return e, p
 	}

@@ -11,7 +11,12 @@
 //     that the route lists, go with the message.
 //   - Gobridge-Ordering-Key, Gobridge-Subject, Gobridge-Created-At,
 //     Gobridge-Not-Before and Gobridge-Expires-At set what their names say. Their
-//     values are percent-encoded, as those of CloudEvents are.
+//     values are percent-encoded, as those of CloudEvents are. The others that a
+//     webhook of gobridge carries (Gobridge-Id, -Route, -Binding, -Partition, -Seq,
+//     -Token-Version, -Attempt, -Redrives, -Headers, -Delivery-Count and
+//     -Received-At) are let through and not used, so that one bridge can post to
+//     another. Any other name that begins with Gobridge- is refused with 400: a
+//     misspelt ordering key would lose the order without a word.
 //   - CloudEvents 1.0 in binary mode are understood.
 package httpsource
 
