@@ -8,6 +8,7 @@ import (
 
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"gobridge"
 )
@@ -130,20 +131,42 @@ func indexesActive(t *types.TableDescription) bool {
 }
 
 // enableTTL turns time to live on unless it is. A second change within an hour
-// is refused by DynamoDB, so it looks first.
+// is refused by DynamoDB, so it looks first; and when it is refused all the same,
+// another process may have been quicker, which shows after a moment.
 func enableTTL(ctx context.Context, client AdminAPI, table string) error {
-	out, err := client.DescribeTimeToLive(ctx, &ddb.DescribeTimeToLiveInput{TableName: &table})
-	if err != nil {
+	if on, err := hasTTL(ctx, client, table); on || err != nil {
 		return err
 	}
-	if d := out.TimeToLiveDescription; d != nil &&
-		(d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {
-		return nil
-	}
-	_, err = client.UpdateTimeToLive(ctx, &ddb.UpdateTimeToLiveInput{
+	_, refusal := client.UpdateTimeToLive(ctx, &ddb.UpdateTimeToLiveInput{
 		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: ptr(attrTTL), Enabled: yes()},
 	})
-	return err
+	var api smithy.APIError
+	if refusal == nil || !errors.As(refusal, &api) || api.ErrorCode() != "ValidationException" {
+		return refusal
+	}
+	for n := range ttlLooks {
+		if on, err := hasTTL(ctx, client, table); on || err != nil {
+			return err
+		}
+		if err := wait(ctx, 50*time.Millisecond<<n); err != nil {
+			return fmt.Errorf("%w: %w", err, refusal)
+		}
+	}
+	return refusal
+}
+
+// ttlLooks is how often a process whose change of the time to live was refused
+// looks whether it is on: for some six seconds.
+const ttlLooks = 7
+
+// hasTTL reports whether time to live is on, or about to be.
+func hasTTL(ctx context.Context, client AdminAPI, table string) (bool, error) {
+	out, err := client.DescribeTimeToLive(ctx, &ddb.DescribeTimeToLiveInput{TableName: &table})
+	if err != nil || out.TimeToLiveDescription == nil {
+		return false, err
+	}
+	status := out.TimeToLiveDescription.TimeToLiveStatus
+	return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
 }
 
 func tableError(op, table string, err error) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -40,6 +41,51 @@ func TestEnsureTableCanBeCalledByAll(t *testing.T) {
 	if err := dynamodb.CreateTable(t.Context(), client(server), dynamodb.Options{}); err == nil {
 		t.Error("CreateTable of a table that is there returned nil")
 	}
+}
+
+// slowTTL is a client that shows time to live as off the first so many times it
+// is asked, and does something before it is turned on.
+type slowTTL struct {
+	*ddb.Client
+	off  int
+	once func()
+}
+
+func (s *slowTTL) DescribeTimeToLive(ctx context.Context, in *ddb.DescribeTimeToLiveInput, o ...func(*ddb.Options)) (*ddb.DescribeTimeToLiveOutput, error) {
+	out, err := s.Client.DescribeTimeToLive(ctx, in, o...)
+	if s.off--; err == nil && s.off >= 0 {
+		out.TimeToLiveDescription.TimeToLiveStatus = types.TimeToLiveStatusDisabled
+	}
+	return out, err
+}
+
+func (s *slowTTL) UpdateTimeToLive(ctx context.Context, in *ddb.UpdateTimeToLiveInput, o ...func(*ddb.Options)) (*ddb.UpdateTimeToLiveOutput, error) {
+	s.once()
+	return s.Client.UpdateTimeToLive(ctx, in, o...)
+}
+
+// TestTimeToLiveTurnedOnByAnother: another process turns time to live on between
+// the look and the change, and the next look does not show it yet.
+func TestTimeToLiveTurnedOnByAnother(t *testing.T) {
+	server := newServer(t, fakedynamo.Options{})
+	c := &slowTTL{Client: client(server), off: 2, once: func() {
+		must(t, dynamodb.EnsureTable(t.Context(), client(server), dynamodb.Options{}))
+	}}
+	must(t, dynamodb.EnsureTable(t.Context(), c, dynamodb.Options{}))
+}
+
+// TestTimeToLiveThatStaysOff: the change is refused, and nobody has made it.
+func TestTimeToLiveThatStaysOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(t, fakedynamo.Options{})
+		c := &slowTTL{Client: client(server), off: 1000, once: func() {
+			must(t, dynamodb.EnsureTable(t.Context(), client(server), dynamodb.Options{}))
+		}}
+		err := dynamodb.EnsureTable(t.Context(), c, dynamodb.Options{})
+		if err == nil || !strings.Contains(err.Error(), "modified multiple times") {
+			t.Errorf("EnsureTable where time to live stays off: %v, want DynamoDB's refusal", err)
+		}
+	})
 }
 
 func TestOpenWithoutTableSaysSo(t *testing.T) {
