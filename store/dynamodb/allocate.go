@@ -62,7 +62,7 @@ func (s *Store) allocate(ctx context.Context, c call, p gobridge.Partition, rows
 		current := at
 		for i, r := range rows {
 			r.Seq = got.last - int64(len(rows)-1-i)
-			if explicit[i] == 0 {
+			if r.stamped = explicit[i] == 0; r.stamped {
 				r.CreatedAt = timeOf(current)
 			}
 			current = max(current, explicit[i])

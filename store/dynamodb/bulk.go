@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,8 +135,8 @@ const redriveWave = maxLinks
 func (s *Store) redrive(ctx context.Context, c call, rows []*row, n *note) (changed []*row, err error) {
 	for len(rows) > 0 {
 		wave := rows[:min(len(rows), redriveWave)]
-		rows = rows[len(wave):]
-		done, err := s.redriveWave(ctx, c, wave, n)
+		done, left, err := s.redriveWave(ctx, c, wave, n)
+		rows = slices.Concat(left, rows[len(wave):])
 		changed = append(changed, done...)
 		if err != nil {
 			return changed, err
@@ -144,7 +145,11 @@ func (s *Store) redrive(ctx context.Context, c call, rows []*row, n *note) (chan
 	return changed, nil
 }
 
-func (s *Store) redriveWave(ctx context.Context, c call, wave []*row, n *note) ([]*row, error) {
+// redriveWave redrives what can be given its ages together. Of a key of which a
+// record was lost, the later ones are left: another redrive may have taken it
+// back under an age that is younger than theirs would be, so that they need new
+// ones.
+func (s *Store) redriveWave(ctx context.Context, c call, wave []*row, n *note) (changed, left []*row, err error) {
 	fresh := make([]*row, len(wave))
 	earlier := map[string][]string{}
 	for i, r := range wave {
@@ -158,9 +163,9 @@ func (s *Store) redriveWave(ctx context.Context, c call, wave []*row, n *note) (
 	}
 	taken, err := s.allocate(ctx, c, c.partition, fresh, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	cm := &commit{call: c, patient: true, nonce: newNonce(), note: n}
+	cm := &commit{call: c, keys: true, patient: true, nonce: newNonce(), note: n}
 	for i, r := range wave {
 		cm.changes = append(cm.changes, redriving(r, fresh[i]))
 	}
@@ -170,11 +175,14 @@ func (s *Store) redriveWave(ctx context.Context, c call, wave []*row, n *note) (
 		if ch.done {
 			stored = append(stored, fresh[i])
 		}
+		if ch.behind {
+			left = append(left, wave[i])
+		}
 	}
 	if len(stored) == 0 && !errors.Is(err, errOpen) {
 		s.giveBack(ctx, c, c.partition, taken, nil, 0)
 	}
-	return cm.made(), err
+	return cm.made(), left, err
 }
 
 // redriving makes a dead record pending under a new age. What would purge it

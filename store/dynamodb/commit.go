@@ -24,6 +24,8 @@ type change struct {
 	done      bool
 	// lost says that it did not happen, for the record is not any more as it was.
 	lost bool
+	// behind says that it was not tried any more, for one before it was lost.
+	behind bool
 }
 
 // condition is true of a row that is as it was read.
@@ -204,7 +206,7 @@ func (cm *commit) learn(chunk []*change, cancelled *types.TransactionCanceledExc
 }
 
 func (cm *commit) lose(lost *change) {
-	lost.lost = true
+	lost.lost, lost.behind = true, false
 	if !cm.keys || lost.row.key() == "" {
 		return
 	}
@@ -213,8 +215,8 @@ func (cm *commit) lose(lost *change) {
 		if ch == lost {
 			after = true
 		}
-		if after && !ch.done && ch.row.key() == lost.row.key() {
-			ch.lost = true
+		if after && !ch.done && !ch.lost && ch.row.key() == lost.row.key() {
+			ch.lost, ch.behind = true, true
 		}
 	}
 }

@@ -34,6 +34,8 @@ type row struct {
 	// after are the sort keys of the earlier records of its key that came in one
 	// call with it, or were redriven with it.
 	after []string
+	// stamped says that the store has given it its stamp in this call.
+	stamped bool
 }
 
 func (r *row) age() age    { return age{nanos(r.CreatedAt), r.Seq} }

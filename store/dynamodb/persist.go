@@ -30,14 +30,15 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 		return err
 	}
 	p := &persist{store: s, call: c, refused: map[string]error{}}
-	for _, wave := range p.waves(records, now) {
-		if p.err == nil {
-			p.err = ctx.Err()
-		}
-		if p.err != nil {
+	for waves := p.waves(records, now); len(waves) > 0 && p.err == nil; {
+		if p.err = ctx.Err(); p.err != nil {
 			break
 		}
-		p.wave(ctx, wave)
+		if left := p.wave(ctx, waves[0]); len(left) > 0 {
+			waves[0] = left
+		} else {
+			waves = waves[1:]
+		}
 	}
 	s.announce(p.touched)
 	return p.result(records)
@@ -83,15 +84,18 @@ type persist struct {
 	mu      sync.Mutex
 	refused map[string]error // envelopes that are not stored, by their IDs
 	touched []gobridge.Partition
-	err     error
+	// overtaken says that what is left of the wave needs new ages.
+	overtaken bool
+	err       error
 }
 
 // unit is the records of one envelope, which are stored all or none.
 type unit struct {
 	id   string
 	rows []*row
-	// stored are those that were new, once they are stored.
-	stored []*row
+	// stored are those that were new, once they are stored; left are those that
+	// have not been tried, or need new ages first.
+	stored, left []*row
 	// open says that nobody knows whether they are.
 	open bool
 }
@@ -207,8 +211,14 @@ func shares(units []*unit) []*share {
 	return out
 }
 
-// wave stores some units.
-func (p *persist) wave(ctx context.Context, units []*unit) {
+// wave stores some units, and returns what is left of them where that needs new
+// ages: it has to come after a record that another call has stored meanwhile,
+// under an age that is younger than theirs.
+func (p *persist) wave(ctx context.Context, units []*unit) (left []*unit) {
+	p.overtaken = false
+	for _, u := range units {
+		u.left = u.rows
+	}
 	parts := shares(units)
 	each(len(parts), func(i int) { p.take(ctx, parts[i], true) })
 	for _, sh := range parts {
@@ -217,12 +227,29 @@ func (p *persist) wave(ctx context.Context, units []*unit) {
 	if p.err == nil {
 		for _, level := range levels(units) {
 			each(len(level), func(i int) { p.put(ctx, level[i]) })
-			if p.err != nil {
+			if p.err != nil || p.overtaken {
 				break
 			}
 		}
 	}
 	p.settleFigures(ctx, units, parts)
+	for _, u := range units {
+		if len(u.left) > 0 && p.err == nil {
+			left = append(left, again(u))
+		}
+	}
+	return left
+}
+
+// again is what is left of a unit, without the ages that it was given.
+func again(u *unit) *unit {
+	for _, r := range u.left {
+		r.Seq, r.after = 0, nil
+		if r.stamped {
+			r.CreatedAt = time.Time{}
+		}
+	}
+	return &unit{id: u.id, rows: u.left}
 }
 
 // take gives the records of a share their ages and links.

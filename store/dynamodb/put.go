@@ -14,6 +14,7 @@ import (
 // put stores a unit.
 func (p *persist) put(ctx context.Context, u *unit) {
 	var err error
+	u.left = nil
 	if len(u.rows) == 1 && u.rows[0].State == gobridge.StatePending {
 		err = p.putOne(ctx, u)
 	} else {
@@ -49,24 +50,33 @@ func (p *persist) putOne(ctx context.Context, u *unit) error {
 		}
 		return err
 	}
-	return p.held(u, r, old)
+	_, err = p.held(u, r, old)
+	return err
 }
 
-// held decides what it means that there is a row already.
-func (p *persist) held(u *unit, r *row, old item) error {
+// held decides what it means that there is a row already, and whether that has
+// overtaken what comes after it: then it may still have to be sent, and is
+// younger than it would have been, for somebody else has stored it who was given
+// ages later. One that is dead counts: it is sent once it is redriven.
+func (p *persist) held(u *unit, r *row, old item) (overtaken bool, err error) {
 	if len(old) == 0 {
-		return errNoOldRow
+		return false, errNoOldRow
 	}
 	there, err := parseRow(old)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case there.Seq == r.Seq: // it was stored, and only the answer lost
 		u.stored = append(u.stored, r)
 	case there.ContentHash != r.ContentHash:
 		p.refuse(r, gobridge.ErrIdentityReused)
+	case r.key() != "" && (!there.State.Ended() || there.State == gobridge.StateDead) && r.age().before(there.age()):
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.overtaken = true
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
 
 var errNoOldRow = errors.New("DynamoDB refused a condition without returning the row that it was false of")
@@ -88,14 +98,18 @@ func (p *persist) putAll(ctx context.Context, u *unit) error {
 		if !errors.As(err, &cancelled) {
 			return err
 		}
-		left, retry, err := p.without(u, rows, cancelled)
+		left, why, err := p.without(u, rows, cancelled)
 		if err != nil || len(left) == 0 {
 			return err
 		}
 		if p.isRefused(u) {
 			return nil
 		}
-		if retry {
+		if why.overtaken {
+			u.left = left
+			return nil
+		}
+		if why.retry {
 			if err := p.store.pause(ctx, n, cancelled); err != nil {
 				return err
 			}
@@ -140,10 +154,14 @@ func (p *persist) puts(rows []*row) ([]types.TransactWriteItem, error) {
 	return items, nil
 }
 
+// leftover says of the rows of a cancelled transaction that are still to be
+// stored whether something was in their way for a moment, and whether they need
+// new ages.
+type leftover struct{ retry, overtaken bool }
+
 // without returns the rows of a cancelled transaction that are still to be
-// stored, and whether it was for nothing that they did. Refusals of the unit are
-// noted.
-func (p *persist) without(u *unit, rows []*row, cancelled *types.TransactionCanceledException) (left []*row, retry bool, err error) {
+// stored. Refusals of the unit are noted.
+func (p *persist) without(u *unit, rows []*row, cancelled *types.TransactionCanceledException) (left []*row, v leftover, err error) {
 	for i, reason := range cancelled.CancellationReasons {
 		code := ""
 		if reason.Code != nil {
@@ -151,9 +169,11 @@ func (p *persist) without(u *unit, rows []*row, cancelled *types.TransactionCanc
 		}
 		switch {
 		case code == reasonCondition && i < len(rows):
-			if err := p.held(u, rows[i], reason.Item); err != nil {
-				return nil, false, err
+			overtaken, err := p.held(u, rows[i], reason.Item)
+			if err != nil {
+				return nil, v, err
 			}
+			v.overtaken = v.overtaken || overtaken
 			continue
 		case code == reasonCondition:
 			for _, r := range rows {
@@ -164,15 +184,15 @@ func (p *persist) without(u *unit, rows []*row, cancelled *types.TransactionCanc
 			}
 		case code == "" || code == "None":
 		case code == reasonConflict || isThrottle(code):
-			retry = true
+			v.retry = true
 		default:
-			return nil, false, cancelled
+			return nil, v, cancelled
 		}
 		if i < len(rows) {
 			left = append(left, rows[i])
 		}
 	}
-	return left, retry, nil
+	return left, v, nil
 }
 
 func isThrottle(code string) bool {
