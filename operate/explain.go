@@ -88,8 +88,8 @@ func (v *view) explainBindings(ctx context.Context, text string) ([]Answer, erro
 			a.Steps = append(a.Steps, f.Steps...)
 		}
 		a.Sentence = b.name() + ": " + strings.Join(parts, "; ")
-		if o := s.Owner; o != "" && process(o) != "" && s.State == StateOK {
-			a.Steps = append(a.Steps, Step{"that process does the work; to hand it to another, stop it", []string{"kill", process(o)}})
+		if shares := s.Shares(); len(shares) == 1 && process(s.Owner) != "" && s.State == StateOK {
+			a.Steps = append(a.Steps, Step{"that process does the work; to hand it to another, stop it", []string{"kill", process(s.Owner)}})
 		}
 		out = append(out, a)
 	}
@@ -108,8 +108,8 @@ func (v *view) traffic(s *BindingStatus) string {
 			text += fmt.Sprintf(", the oldest for %s", Span(v.now.Sub(s.OldestPending)))
 		}
 	}
-	if s.Owner != "" {
-		text += ", and " + s.Owner + " drains it"
+	if who := s.drained(); who != "" {
+		text += ", and " + who
 	}
 	return text
 }

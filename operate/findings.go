@@ -96,7 +96,11 @@ func (v *view) unowned(b *bindingOf) *Finding {
 		switch {
 		case v.desk.leases == nil || o.alive:
 		case !o.known || o.lease.Released:
-			return &Finding{State: StateNoOwner, Text: "no process drains it", Steps: run}
+			what := "it"
+			if len(b.partitions) > 1 {
+				what = "its partition " + string(s.Partition)
+			}
+			return &Finding{State: StateNoOwner, Text: "no process drains " + what, Steps: run}
 		default:
 			return &Finding{
 				State: StateStaleOwner, Since: o.lease.RenewedAt,

@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +69,71 @@ func (d *Desk) owners(ctx context.Context) (map[gobridge.Partition]owner, error)
 		}
 	}
 	return out, nil
+}
+
+// ownership says who has each partition of a binding: those over which it is
+// spread, and former ones that still hold records.
+func (v *view) ownership(b *bindingOf) []Ownership {
+	if v.desk.leases == nil {
+		return nil
+	}
+	var partitions []gobridge.Partition
+	for shard := range b.of() {
+		partitions = append(partitions, gobridge.NewShard(b.Route, b.Binding, shard, b.of()))
+	}
+	for i := range b.partitions {
+		if p := b.partitions[i].Partition; !slices.Contains(partitions, p) {
+			partitions = append(partitions, p)
+		}
+	}
+	out := make([]Ownership, len(partitions))
+	for i, p := range partitions {
+		o := v.owners[p]
+		out[i] = Ownership{Partition: p, Version: o.lease.Token.Version, RenewedAt: o.lease.RenewedAt}
+		if o.alive {
+			out[i].Owner = o.lease.Token.Owner
+		}
+	}
+	return out
+}
+
+// Share is a process and how many of a binding's partitions it drains.
+type Share struct {
+	Owner      string
+	Partitions int
+}
+
+// Shares returns the processes that drain a binding, in the order of the first
+// partition of each.
+func (s *BindingStatus) Shares() []Share {
+	var out []Share
+	for _, o := range s.Owners {
+		if o.Owner == "" {
+			continue
+		}
+		i := slices.IndexFunc(out, func(s Share) bool { return s.Owner == o.Owner })
+		if i < 0 {
+			i, out = len(out), append(out, Share{Owner: o.Owner})
+		}
+		out[i].Partitions++
+	}
+	return out
+}
+
+// drained says in a part of a sentence who drains a binding, empty for nobody.
+func (s *BindingStatus) drained() string {
+	shares := s.Shares()
+	switch len(shares) {
+	case 0:
+		return ""
+	case 1:
+		return shares[0].Owner + " drains it"
+	}
+	parts := make([]string, len(shares))
+	for i, one := range shares {
+		parts[i] = fmt.Sprintf("%s has %d", one.Owner, one.Partitions)
+	}
+	return fmt.Sprintf("%d processes share its %d partitions: %s", len(shares), len(s.Owners), strings.Join(parts, ", "))
 }
 
 // process returns the process ID in the name of an owner that gobridge has

@@ -62,7 +62,8 @@ type BindingStatus struct {
 	OldestAgeSeconds float64   `json:"oldest_age_seconds,omitempty"`
 
 	// Owner is the process that drains it, or those that share it, empty when none
-	// does. Owners says who has which partition.
+	// does. Owners says who has which partition, those that nobody has included; it
+	// is empty where the store has no leases.
 	Owner  string      `json:"owner,omitempty"`
 	Owners []Ownership `json:"owners,omitempty"`
 	// NextProbe is when a destination that is down is tried again.
@@ -74,10 +75,12 @@ type BindingStatus struct {
 // Ownership is a partition and the process that drains it.
 type Ownership struct {
 	Partition gobridge.Partition `json:"partition"`
-	Owner     string             `json:"owner"`
-	Version   int64              `json:"version"`
+	// Owner is empty when nobody has it: then the rest is of the last who did.
+	Owner string `json:"owner"`
+	// Version is zero when nobody ever had it.
+	Version int64 `json:"version"`
 	// RenewedAt is the last sign of life, by the owner's clock.
-	RenewedAt time.Time `json:"renewed_at"`
+	RenewedAt time.Time `json:"renewed_at,omitzero"`
 }
 
 // Finding is something worth knowing.
@@ -154,17 +157,16 @@ func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) 
 		if !s.OldestPending.IsZero() && (out.OldestPending.IsZero() || s.OldestPending.Before(out.OldestPending)) {
 			out.OldestPending = s.OldestPending
 		}
-		if o := v.owners[s.Partition]; o.alive {
-			l := o.lease
-			if !strings.Contains(out.Owner, l.Token.Owner) {
-				out.Owner = strings.TrimPrefix(out.Owner+", "+l.Token.Owner, ", ")
-			}
-			out.Owners = append(out.Owners, Ownership{s.Partition, l.Token.Owner, l.Token.Version, l.RenewedAt})
-		}
 		if c := v.down(s); c != nil {
 			out.NextProbe = c.NextProbe
 		}
 	}
+	out.Owners = v.ownership(b)
+	var names []string
+	for _, s := range out.Shares() {
+		names = append(names, s.Owner)
+	}
+	out.Owner = strings.Join(names, ", ")
 	if !out.OldestPending.IsZero() {
 		out.OldestAgeSeconds = max(0, v.now.Sub(out.OldestPending).Seconds())
 	}

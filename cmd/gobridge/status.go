@@ -21,7 +21,8 @@ const (
 )
 
 func newStatus(p *place) *cobra.Command {
-	return p.bind(&cobra.Command{
+	owners := false
+	cmd := p.bind(&cobra.Command{
 		Use:   "status",
 		Short: "Say how things stand, and what to do about it",
 		Long: `Say how things stand, and what to do about it.
@@ -37,7 +38,7 @@ the outbox cannot be looked at.`,
 			if p.json {
 				err = p.writeJSON(s)
 			} else {
-				err = p.writeStatus(&s)
+				err = p.writeStatus(&s, owners)
 			}
 			if err != nil {
 				return &failure{err}
@@ -48,6 +49,8 @@ the outbox cannot be looked at.`,
 			return nil
 		},
 	})
+	cmd.Flags().BoolVar(&owners, "owners", false, "say of every partition who drains it (JSON always has it)")
+	return cmd
 }
 
 func (p *place) look(ctx context.Context) (operate.Status, error) {
@@ -81,7 +84,7 @@ func mendOpening(err error) string {
 	return ""
 }
 
-func (p *place) writeStatus(s *operate.Status) error {
+func (p *place) writeStatus(s *operate.Status, owners bool) error {
 	var out bytes.Buffer
 	for _, f := range s.Store {
 		wrap(&out, "STORE  ", "   ", f.State+": "+f.Text)
@@ -99,6 +102,11 @@ func (p *place) writeStatus(s *operate.Status) error {
 	}
 	for i := range s.Bindings {
 		p.writeBinding(&out, &s.Bindings[i], min(longest, 30))
+		if owners {
+			writeOwners(&out, &s.Bindings[i], time.Now())
+		} else {
+			writeSharing(&out, &s.Bindings[i])
+		}
 	}
 	_, err := p.stdout.Write(out.Bytes())
 	return err

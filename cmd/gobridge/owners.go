@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"gobridge/operate"
+)
+
+// ownerWidth is how much of an owner's name a line of several has.
+const ownerWidth = 40
+
+// writeSharing says in a line how several processes share a binding.
+func writeSharing(w io.Writer, b *operate.BindingStatus) {
+	shares := b.Shares()
+	if len(shares) < 2 {
+		return
+	}
+	parts := make([]string, len(shares))
+	for i, s := range shares {
+		parts[i] = fmt.Sprintf("%s has %d", elide(s.Owner, ownerWidth), s.Partitions)
+	}
+	text := fmt.Sprintf("%d processes share its %d partitions: %s", len(shares), len(b.Owners), strings.Join(parts, ", "))
+	wrap(w, "   ", "   ", text)
+}
+
+// writeOwners writes a line for each partition: who has it, under which version,
+// and the last sign of life.
+func writeOwners(w io.Writer, b *operate.BindingStatus, now time.Time) {
+	shards, names, signs := make([]string, len(b.Owners)), make([]string, len(b.Owners)), make([]string, len(b.Owners))
+	shard, name, sign := 0, 0, 0
+	for i, o := range b.Owners {
+		shards[i] = string(o.Partition[strings.LastIndexByte(string(o.Partition), '/')+1:])
+		names[i] = o.Owner
+		if o.Owner == "" {
+			names[i] = "nobody"
+		}
+		signs[i] = signOfLife(&o, now)
+		shard, name, sign = max(shard, len(shards[i])), max(name, len([]rune(names[i]))), max(sign, len(signs[i]))
+	}
+	name = min(name, width-len("     ")-len("  ")-shard-sign)
+	for i := range b.Owners {
+		fmt.Fprintf(w, "   %-*s  %-*s  %s\n", shard, shards[i], name, elide(names[i], name), signs[i])
+	}
+}
+
+func signOfLife(o *operate.Ownership, now time.Time) string {
+	if o.Version == 0 {
+		return "never owned"
+	}
+	ago := now.Sub(o.RenewedAt)
+	when := operate.Span(ago) + " ago"
+	if ago <= -time.Second { // the owner's clock or this one is wrong
+		when = operate.Span(ago) + " ahead of this clock"
+	}
+	if o.Owner == "" {
+		return fmt.Sprintf("version %d, last renewed %s", o.Version, when)
+	}
+	return fmt.Sprintf("version %d, renewed %s", o.Version, when)
+}
+
+// elide shortens a text to most characters at its beginning: the names of owners
+// differ at their ends.
+func elide(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return "…" + string(runes[len(runes)-most+1:])
+	}
+	return text
+}
