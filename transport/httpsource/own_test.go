@@ -66,7 +66,7 @@ func TestBridgesCanBeChained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close()
+	defer func() { _ = first.Close() }()
 	sent := messaging.Envelope{
 		ID: "m1", Subject: "order placed", OrderingKey: "Köln/7", ContentType: "application/json", Payload: []byte(`{"n":1}`),
 		CreatedAt: now, ExpiresAt: now.Add(time.Hour),
