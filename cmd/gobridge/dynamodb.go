@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/spf13/cobra"
@@ -15,9 +17,18 @@ import (
 	"gobridge/store/dynamodb"
 )
 
+// awsConnections is how many idle connections are kept: the SDK's ten are fewer
+// than the calls that a busy bridge makes side by side, and each of the others
+// would begin with a TLS handshake.
+const awsConnections = 64
+
 // newDynamoDB returns a client with the credentials of the environment.
 func newDynamoDB(ctx context.Context, c *config.DynamoDB) (*ddb.Client, error) {
-	var options []func(*awsconfig.LoadOptions) error
+	options := []func(*awsconfig.LoadOptions) error{
+		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+			t.MaxIdleConns, t.MaxIdleConnsPerHost = awsConnections, awsConnections
+		})),
+	}
 	region := c.Region
 	if region == "" {
 		region = c.PinRegion
