@@ -21,7 +21,8 @@ const (
 // Batch is records on their way into a transaction of the caller's.
 type Batch struct {
 	// Items write the records. They go into one TransactWriteItems, beside the
-	// caller's own.
+	// caller's own, and all of them: what is left without a duplicate needs younger
+	// ages than that has, and gets them from another call of PersistItems.
 	Items []types.TransactWriteItem
 
 	store *Store

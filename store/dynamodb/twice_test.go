@@ -48,7 +48,7 @@ func (w *writes) TransactWriteItems(ctx context.Context, in *ddb.TransactWriteIt
 func (w *torn) openWrites(before func(n int) error) *dynamodb.Store {
 	w.Helper()
 	c := &writes{Client: client(w.db.server), before: before}
-	s, err := dynamodb.Open(w.Context(), c, dynamodb.Options{})
+	s, err := dynamodb.Open(w.Context(), c, dynamodb.Options{Now: func() time.Time { return w.clock }})
 	w.must(err)
 	s.Impatient()
 	return s
@@ -70,11 +70,13 @@ func (w *torn) dies(n int, do func(*dynamodb.Store) error) {
 	}
 }
 
-// paused makes a call in a process that is paused before its n-th write.
-func (w *torn) paused(n int, meanwhile func()) *dynamodb.Store {
+// paused is the store of a process that is paused for a second before its first
+// write.
+func (w *torn) paused(meanwhile func()) *dynamodb.Store {
 	w.Helper()
 	return w.openWrites(func(now int) error {
-		if now == n {
+		if now == 1 {
+			w.clock = w.clock.Add(time.Second)
 			meanwhile()
 		}
 		return nil
@@ -139,7 +141,7 @@ func TestCallMadeTwiceAtOnceKeepsTheOrder(t *testing.T) {
 			w.persist(record("m", "other")) // the partition is there
 			w.claim(w.writer, 1)
 			w.settle("m")
-			x := w.paused(1, func() { w.persist(calls.other...) })
+			x := w.paused(func() { w.persist(calls.other...) })
 			w.must(x.Persist(t.Context(), calls.call))
 			w.figures(int64(len(calls.call)), 0, 0)
 			if got := w.drain(); !slices.Equal(got, calls.want) {
@@ -165,7 +167,7 @@ func TestCallOfTheDeadKeepsTheOrder(t *testing.T) {
 	w.claim(w.writer, 1)
 	w.settle("m")
 	call := records("k", "a", "b", "c")
-	x := w.paused(1, func() {
+	x := w.paused(func() {
 		w.dies(2, func(s *dynamodb.Store) error { return s.Persist(t.Context(), call) })
 	})
 	w.must(x.Persist(t.Context(), call))
@@ -200,7 +202,7 @@ func TestWhatFollowsAYoungerDuplicate(t *testing.T) {
 			w.claim(w.writer, 1)
 			w.settle("m")
 			var before int64
-			x := w.paused(1, func() {
+			x := w.paused(func() {
 				w.persist(a)
 				w.claim(w.writer, 1)
 				c.then(w)
@@ -288,7 +290,7 @@ func TestUsersTransactionOvertakesPersist(t *testing.T) {
 	w.persist(record("m", "other"))
 	w.claim(w.writer, 1)
 	w.settle("m")
-	x := w.paused(1, func() {
+	x := w.paused(func() {
 		b, err := w.writer.PersistItems(t.Context(), records("k", "a"))
 		w.must(err)
 		_, err = client(w.db.server).TransactWriteItems(t.Context(), &ddb.TransactWriteItemsInput{TransactItems: b.Items})
@@ -301,29 +303,43 @@ func TestUsersTransactionOvertakesPersist(t *testing.T) {
 	}
 }
 
-// Two redrive the same dead letters, which are too large for one transaction.
+// Two redrive the same dead letters. A transaction has room for one of the large
+// ones and for all of the small ones.
 func TestRedriveMadeTwiceAtOnceKeepsTheOrder(t *testing.T) {
-	for name, stored := range map[string]int{"one": 1, "two": 2} {
+	const large, small = 150 << 10, 10
+	first := gobridge.BulkRequest{Filter: gobridge.Filter{EnvelopeID: "a"}}
+	for name, c := range map[string]struct {
+		size  int
+		other func(w *torn)
+	}{
+		"the other dies after one": {large, func(w *torn) { w.dies(2, redrive(w, gobridge.BulkRequest{})) }},
+		"the other dies after two": {large, func(w *torn) { w.dies(3, redrive(w, gobridge.BulkRequest{})) }},
+		"the other is quicker":     {large, func(w *torn) { w.must(redrive(w, gobridge.BulkRequest{})(w.writer)) }},
+		"the other takes one":      {small, func(w *torn) { w.must(redrive(w, first)(w.writer)) }},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTorn(t, nil)
 			var want []string
 			for _, id := range []string{"a", "b", "c", "d"} {
 				r := record(id, "k")
 				r.State, r.Reason = gobridge.StateDead, "test"
-				r.Envelope.Payload = make([]byte, 150<<10) // more units than a transaction takes
+				r.Envelope.Payload = make([]byte, c.size)
 				w.persist(r)
 				want = append(want, id)
 			}
-			redrive := func(s *dynamodb.Store) error {
-				_, err := s.Redrive(t.Context(), gobridge.BulkRequest{})
-				return err
-			}
-			x := w.paused(1, func() { w.dies(1+stored, redrive) })
-			w.must(redrive(x))
+			x := w.paused(func() { c.other(w) })
+			w.must(redrive(w, gobridge.BulkRequest{})(x))
 			w.figures(4, 0, 0)
 			if got := w.drain(); !slices.Equal(got, want) {
 				t.Errorf("they come as %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+func redrive(w *torn, request gobridge.BulkRequest) func(*dynamodb.Store) error {
+	return func(s *dynamodb.Store) error {
+		_, err := s.Redrive(w.Context(), request)
+		return err
 	}
 }
