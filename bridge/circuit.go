@@ -13,10 +13,6 @@ const (
 	openAfter = 3
 	openIdle  = 2
 
-	// proofAge is how long before a lone record's first failure another key may
-	// have got through for the failure to be the record's own.
-	proofAge = time.Minute
-
 	// maxProbe is the longest pause between two probes of a destination.
 	maxProbe = 30 * time.Second
 	// maxRetryAfter is the longest that a destination can ask to be left alone.
@@ -78,7 +74,6 @@ type success struct {
 type failure struct {
 	tick  uint64
 	count int
-	alone bool // one of its failures came soon after a success of another key
 	again bool // another key got through between its last two failures
 	odd   bool // that was so when the destination was said to be down
 }
@@ -177,7 +172,6 @@ func (c *circuit) remember(key keyID, id string) *failure {
 	} else {
 		f.again = last.tick > f.tick
 	}
-	f.alone = f.alone || !last.at.IsZero() && time.Since(last.at) <= proofAge
 	f.tick = c.tick
 	f.count++
 	return f
@@ -206,8 +200,6 @@ func (c *circuit) judge(key keyID, id string, tick uint64, last bool) verdict {
 		return own
 	case c.open:
 		return theirs
-	case last && f != nil && f.alone && len(c.failing) == 1 && c.failing[key] == tick:
-		return own
 	}
 	return unclear
 }

@@ -26,8 +26,6 @@
 //     succeeds, or another key got through since this record failed before.
 //   - It is the destination's if three keys fail, or two and nothing else is
 //     under way, with no success in between: the circuit opens.
-//   - If the record is alone, it is its own if another key got through in the
-//     minute before it failed, now or earlier, and no other key has failed since.
 //   - Otherwise nobody can tell: the record is tried again and again with a
 //     backoff, its key waits, and no attempt is spent. This is so as long as
 //     there is work of one key only: a poisoned record and a dead destination

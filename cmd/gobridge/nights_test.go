@@ -93,10 +93,13 @@ func poisonedHead(t *testing.T) {
 	n.arrives("good")
 	n.post(202, "m-1", "a", body)
 	n.post(202, "m-2", "a", body)
-	n.says(1, "gobridge status", "", "orders/crm FAILING 2 pending", "the oldest message, m-1, failed once", "500")
-	out := n.says(0, "gobridge explain m-2", "", "message m-2 to orders/crm waits behind message m-1 of its key, which failed once", "500", "is tried again at")
+	n.says(1, "gobridge status", "", "orders/crm FAILING 2 pending", "the oldest message, m-1, did not get through", "500")
+	n.post(202, "good-2", "b", body) // what gets through tells that the destination is up
+	n.arrives("good", "good-2")
+	n.says(1, "gobridge status", "", "orders/crm FAILING 2 pending", "the oldest message, m-1, failed", "500")
+	out := n.says(0, "gobridge explain m-2", "", "message m-2 to orders/crm waits behind message m-1 of its key, which failed", "500", "is tried again at")
 	n.does(out, "gobridge discard orders/crm --id m-1")
-	n.arrives("good", "m-2")
+	n.arrives("good", "good-2", "m-2")
 	n.well()
 }
 
