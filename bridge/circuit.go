@@ -189,9 +189,8 @@ func (c *circuit) odd(key keyID, id string) bool {
 	return f.odd
 }
 
-// judge says whose fault the failure at tick is. Last means that no more signs
-// are waited for.
-func (c *circuit) judge(key keyID, id string, tick uint64, last bool) verdict {
+// judge says whose fault the failure of a record at tick is.
+func (c *circuit) judge(id string, tick uint64) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.memory[id]

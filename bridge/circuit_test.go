@@ -15,9 +15,9 @@ func testCircuit(t *testing.T, f func(t *testing.T, c *circuit)) {
 	})
 }
 
-func wantVerdict(t *testing.T, c *circuit, tick uint64, last bool, want verdict) {
+func wantVerdict(t *testing.T, c *circuit, tick uint64, want verdict) {
 	t.Helper()
-	if got := c.judge(key("a"), "a", tick, last); got != want {
+	if got := c.judge("a", tick); got != want {
 		t.Errorf("verdict on a is %d, want %d", got, want)
 	}
 }
@@ -59,11 +59,11 @@ func TestASuccessThatBeganBeforeAFailureProvesNothing(t *testing.T) {
 
 func TestARecordThatFailsBetweenSuccessesIsAtFault(t *testing.T) {
 	testCircuit(t, func(t *testing.T, c *circuit) {
-		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), true, unclear)
-		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), true, unclear)
+		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), unclear)
+		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), unclear)
 		c.pass(key("g"), "g", c.start())
 		time.Sleep(time.Hour)
-		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), false, own)
+		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), own)
 		if c.down(true) {
 			t.Error("a record known to fail by itself says nothing of the destination")
 		}
@@ -74,7 +74,7 @@ func TestAKeysOwnSuccessesProveNothingAgainstIt(t *testing.T) {
 	testCircuit(t, func(t *testing.T, c *circuit) {
 		for range 5 {
 			c.pass(key("a"), "earlier", c.start())
-			wantVerdict(t, c, c.fail(key("a"), "a", "boom"), true, unclear)
+			wantVerdict(t, c, c.fail(key("a"), "a", "boom"), unclear)
 		}
 	})
 }
@@ -83,11 +83,11 @@ func TestALoneRecordIsAtFaultOnlyIfAnotherGetsThroughAfterwards(t *testing.T) {
 	testCircuit(t, func(t *testing.T, c *circuit) {
 		c.pass(key("g"), "g-1", c.start())
 		for range 5 { // the destination may have gone down right after
-			wantVerdict(t, c, c.fail(key("a"), "a", "boom"), true, unclear)
+			wantVerdict(t, c, c.fail(key("a"), "a", "boom"), unclear)
 		}
 		c.pass(key("g"), "g-2", c.start())
-		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), false, own)
-		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), true, unclear)
+		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), own)
+		wantVerdict(t, c, c.fail(key("a"), "a", "boom"), unclear)
 	})
 }
 

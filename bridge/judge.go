@@ -59,7 +59,7 @@ func (d *drainer) judge() {
 	for _, s := range d.suspects {
 		it := s.item
 		last := idle || d.stopping || time.Since(s.at) >= judgeAfter
-		v := d.circuit.judge(it.key(), it.rec.Envelope.ID, s.tick, last)
+		v := d.circuit.judge(it.rec.Envelope.ID, s.tick)
 		switch {
 		case s.ours || v == own || v == unclear && last && s.panics:
 			it.group.busy--

@@ -144,7 +144,7 @@ func dueLater(t *testing.T) {
 
 	n.dest.answers(500, "m-3")
 	n.post(202, "m-3", "c", body)
-	out = n.says(0, "gobridge explain m-3", "", "failed once", "and is tried again at")
+	out = n.says(0, "gobridge explain m-3", "", "did not get through", "and is tried again at")
 	n.dest.answers(200)
 	n.does(out, "gobridge retry orders/crm --id m-3")
 	n.arrives("m-2", "m-3")
