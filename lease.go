@@ -29,9 +29,11 @@ type LeaseStore interface {
 	Acquire(ctx context.Context, request AcquireRequest) (Lease, error)
 
 	// Renew gives the leases a new Revision each and returns them, with the same
-	// token and term. A lease is known by Partition and Token; an older Revision
-	// of it will do. One that has been taken over or released is missing from the
-	// result; that is no error. An error means that nothing is known.
+	// token, term and AcquiredAt, and with the LastError and LastErrorAt that they
+	// were handed over with, which are kept. A lease is known by Partition and Token;
+	// an older Revision of it will do. One that has been taken over or released is
+	// missing from the result; that is no error. With an error, what is returned has
+	// been renewed, and of the others nothing is known.
 	Renew(ctx context.Context, leases []Lease) ([]Lease, error)
 
 	// Release gives a lease up, so that another can acquire it at once. One that
@@ -72,9 +74,19 @@ type Lease struct {
 	// Released says that nobody holds it.
 	Released bool
 
-	// RenewedAt is the holder's clock, for people to read.
-	RenewedAt time.Time
+	// AcquiredAt and RenewedAt are the holder's clock, for people to read. Nothing
+	// is decided by them. AcquiredAt is zero if an older version acquired the lease.
+	AcquiredAt, RenewedAt time.Time
+
+	// LastError is what last went wrong for the holder with the partition, for
+	// people to read, of at most [MaxLeaseError] bytes, and LastErrorAt when, by his
+	// clock. A new lease has none. They stay with a lease that is released.
+	LastError   string
+	LastErrorAt time.Time
 }
+
+// MaxLeaseError is the longest [Lease].LastError in bytes.
+const MaxLeaseError = 500
 
 // Leaser is a store that brings its own leases. Optional.
 type Leaser interface {

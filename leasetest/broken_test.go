@@ -167,7 +167,7 @@ func tooLate(is func(gobridge.AcquireRequest) bool) acquireFunc {
 }
 
 func bugs() []bug {
-	return slices.Concat(acquireBugs(), versionBugs(), renewBugs(), releaseBugs(), otherBugs())
+	return slices.Concat(acquireBugs(), versionBugs(), renewBugs(), peopleBugs(), releaseBugs(), otherBugs())
 }
 
 func acquireBugs() []bug {
@@ -376,6 +376,49 @@ func renewBugs() []bug {
 					}
 				}
 				return b.LeaseStore.Renew(ctx, leases)
+			},
+		},
+	}
+}
+
+func peopleBugs() []bug {
+	return []bug{
+		{
+			caughtBy: "AcquireStampsTheHoldersClock", name: "no stamp",
+			acquire: answering(func(_ gobridge.AcquireRequest, l *gobridge.Lease) { l.AcquiredAt = time.Time{} }),
+		},
+		{
+			caughtBy: "RenewKeepsWhenItWasAcquired", name: "a renewal stamps it anew",
+			renew: renewing(func(_ gobridge.Lease, now *gobridge.Lease) { now.AcquiredAt = now.RenewedAt }),
+		},
+		{
+			caughtBy: "RenewKeepsTheLastError", name: "keeps none",
+			renew: func(b broken, ctx context.Context, leases []gobridge.Lease) ([]gobridge.Lease, error) {
+				leases = slices.Clone(leases)
+				for i := range leases {
+					leases[i].LastError, leases[i].LastErrorAt = "", time.Time{}
+				}
+				return b.LeaseStore.Renew(ctx, leases)
+			},
+		},
+		{
+			caughtBy: "RenewKeepsTheLastError", name: "never forgets one",
+			renew: renewing(func(was gobridge.Lease, now *gobridge.Lease) {
+				if was.LastError == "" && was.Token.Version == 1 {
+					now.LastError = "old"
+				}
+			}),
+		},
+		{
+			caughtBy: "RenewKeepsTheLastError", name: "a release forgets it",
+			leases: func(b broken, ctx context.Context) ([]gobridge.Lease, error) {
+				leases, err := b.LeaseStore.Leases(ctx)
+				for i := range leases {
+					if leases[i].Released {
+						leases[i].LastError = ""
+					}
+				}
+				return leases, err
 			},
 		},
 	}

@@ -56,7 +56,7 @@ type testCase struct {
 }
 
 func cases() []testCase {
-	return slices.Concat(acquireCases(), versionCases(), renewCases(), releaseCases(), listCases(), raceCases(), lossCases())
+	return slices.Concat(acquireCases(), versionCases(), renewCases(), peopleCases(), releaseCases(), listCases(), raceCases(), lossCases())
 }
 
 // check runs the case on new leases.
@@ -187,7 +187,7 @@ func (h handle) current() gobridge.Lease {
 
 // same reports whether two leases agree in every field.
 func same(a, b gobridge.Lease) bool {
-	agree := a.RenewedAt.Equal(b.RenewedAt)
-	a.RenewedAt, b.RenewedAt = time.Time{}, time.Time{}
+	agree := a.RenewedAt.Equal(b.RenewedAt) && a.AcquiredAt.Equal(b.AcquiredAt) && a.LastErrorAt.Equal(b.LastErrorAt)
+	a.RenewedAt, a.AcquiredAt, a.LastErrorAt = b.RenewedAt, b.AcquiredAt, b.LastErrorAt
 	return agree && a == b
 }

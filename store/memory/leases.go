@@ -91,8 +91,9 @@ func (l *Leases) Acquire(ctx context.Context, request gobridge.AcquireRequest) (
 		Token:     gobridge.Token{Owner: request.Owner, Version: max(old.Token.Version, request.MinVersion) + 1},
 		Term:      request.Term,
 		Revision:  old.Revision + 1,
-		RenewedAt: clean(l.now()),
 	}
+	lease.RenewedAt = clean(l.now())
+	lease.AcquiredAt = lease.RenewedAt
 	l.table.set(lease)
 	return lease, nil
 }
@@ -125,6 +126,7 @@ func (l *Leases) Renew(ctx context.Context, leases []gobridge.Lease) ([]gobridge
 		}
 		lease.Revision++
 		lease.RenewedAt = clean(l.now())
+		lease.LastError, lease.LastErrorAt = asked.LastError, clean(asked.LastErrorAt)
 		l.table.leases[asked.Partition] = lease
 		out = append(out, lease)
 	}

@@ -13,12 +13,16 @@ import (
 )
 
 const (
-	leaseColumns = `partition, owner, version, term, revision, released, renewed_at`
+	leaseColumns = `partition, owner, version, term, revision, released, renewed_at,
+		iif(noted = version, acquired_at, 0), iif(noted = version, last_error, x''), iif(noted = version, last_error_at, 0)`
 	selectLease  = `SELECT ` + leaseColumns + ` FROM gobridge_lease WHERE partition = ?1`
 	selectLeases = `SELECT ` + leaseColumns + ` FROM gobridge_lease ORDER BY partition`
-	upsertLease  = `INSERT INTO gobridge_lease (` + leaseColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)
-		ON CONFLICT (partition) DO UPDATE SET owner = ?2, version = ?3, term = ?4, revision = ?5, released = 0, renewed_at = ?6`
-	renewLease = `UPDATE gobridge_lease SET revision = revision + 1, renewed_at = ?4
+	upsertLease  = `INSERT INTO gobridge_lease (partition, owner, version, term, revision, released, renewed_at, noted, acquired_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?3, ?6)
+		ON CONFLICT (partition) DO UPDATE SET owner = ?2, version = ?3, term = ?4, revision = ?5, released = 0, renewed_at = ?6,
+			noted = ?3, acquired_at = ?6, last_error = x'', last_error_at = 0`
+	renewLease = `UPDATE gobridge_lease SET revision = revision + 1, renewed_at = ?4,
+			acquired_at = iif(noted = version, acquired_at, 0), noted = version, last_error = ?5, last_error_at = ?6
 		WHERE partition = ?1 AND owner = ?2 AND version = ?3 AND released = 0 RETURNING ` + leaseColumns
 	releaseLease = `UPDATE gobridge_lease SET revision = revision + 1, released = 1
 		WHERE partition = ?1 AND owner = ?2 AND version = ?3 AND released = 0`
@@ -177,6 +181,7 @@ func (l *leases) Acquire(ctx context.Context, request gobridge.AcquireRequest) (
 			Revision:  old.Revision + 1,
 			RenewedAt: moment(nanos(l.now())),
 		}
+		lease.AcquiredAt = lease.RenewedAt
 		_, err = tx.ExecContext(ctx, upsertLease, blob(lease.Partition), blob(lease.Token.Owner), lease.Token.Version,
 			int64(lease.Term), lease.Revision, nanos(lease.RenewedAt))
 		return err
@@ -197,9 +202,10 @@ func readLease(ctx context.Context, q Execer, p gobridge.Partition) (lease gobri
 }
 
 func scanLease(rows *sql.Rows) (lease gobridge.Lease, err error) {
-	var term, renewed int64
-	err = rows.Scan(&lease.Partition, &lease.Token.Owner, &lease.Token.Version, &term, &lease.Revision, &lease.Released, &renewed)
-	lease.Term, lease.RenewedAt = time.Duration(term), moment(renewed)
+	var term, renewed, acquired, failed int64
+	err = rows.Scan(&lease.Partition, &lease.Token.Owner, &lease.Token.Version, &term, &lease.Revision, &lease.Released, &renewed,
+		&acquired, &lease.LastError, &failed)
+	lease.Term, lease.RenewedAt, lease.AcquiredAt, lease.LastErrorAt = time.Duration(term), moment(renewed), moment(acquired), moment(failed)
 	return lease, err
 }
 
@@ -209,7 +215,8 @@ func (l *leases) Renew(ctx context.Context, leases []gobridge.Lease) ([]gobridge
 	now := nanos(l.now())
 	err := l.write(ctx, func(tx *sql.Tx) error {
 		for _, lease := range leases {
-			args := []any{blob(lease.Partition), blob(lease.Token.Owner), lease.Token.Version, now}
+			args := []any{blob(lease.Partition), blob(lease.Token.Owner), lease.Token.Version, now,
+				blob(lease.LastError), nanos(lease.LastErrorAt)}
 			err := queryAll(ctx, tx, renewLease, args, func(rows *sql.Rows) error {
 				renewed, err := scanLease(rows)
 				out = append(out, renewed)
