@@ -9,15 +9,75 @@ import (
 	"gobridge/messaging"
 )
 
-// Receiver takes messages from a source.
+// Receiver takes messages from a source that delivers by itself: a broker.
+//
+// Optional powers of a receiver are [Solo] and [Connector].
 type Receiver interface {
-	// Receive hands every message to accept until ctx ends, and returns nil
-	// then. Accept may be called concurrently. Only when it has returned nil is
-	// the message durable, and only then may the source be told so.
-	Receive(ctx context.Context, accept Accept) error
+	// Receive hands over to take what the source delivers, until ctx ends, and
+	// returns nil then, with no goroutine left and what take has not made durable
+	// given back to the source. It connects, and connects again, for as long as it
+	// takes; an error says that it cannot go on, and is tried again later.
+	//
+	// A message is acknowledged to the source only when the take that had it has
+	// returned nil. What the source delivers in order is handed over in that order:
+	// in one batch, or in a take that begins when the one before has returned.
+	// Messages that have no order among them may be in takes side by side.
+	Receive(ctx context.Context, take Take) error
 }
 
-// Accept makes a message durable. Its errors: [ErrInvalidRecord] and
+// Take makes messages durable, in their order, and returns nil when the outbox
+// holds all of them: only then may the source be told so. A message that can
+// never be stored, or that the route rejects, goes where the route's policy says,
+// and counts as held.
+//
+// While the outbox is full, or the store cannot be used, Take waits: this is the
+// backpressure. It returns an error only when ctx has ended; some may be stored
+// then, none may be acknowledged, and those come again as duplicates.
+//
+// Batches of hundreds share one commit. Take keeps nothing of the slice.
+type Take func(ctx context.Context, batch []Incoming) error
+
+// Incoming is a message as a source hands it over.
+type Incoming struct {
+	// Envelope has the source's own identity of the message as its ID, by which a
+	// redelivery is known. Empty, the message gets an ID that no other has.
+	Envelope messaging.Envelope
+	// Reject, unless nil, says why this is no message: Envelope has then what came,
+	// as it came.
+	Reject error
+}
+
+// Solo is a Receiver of which one in all processes may run at a time: the broker
+// would spread messages among them whose order matters, or lets in one client of a
+// name. Optional.
+type Solo interface {
+	Receiver
+	Solo() bool
+}
+
+// Connector is a Sender or a Receiver that can look whether what it needs is
+// there. Optional.
+type Connector interface {
+	// Connect connects, consumes nothing, publishes nothing, makes nothing, and says
+	// what would be done in a few words ("publishes to topic orders at k1:9093, 12
+	// partitions"). An error names all that is missing: the endpoint, the topic, the
+	// permission.
+	Connect(ctx context.Context) (string, error)
+}
+
+// Carrier is a Sender that knows of some messages beforehand that its
+// destination can never take. Optional.
+type Carrier interface {
+	Sender
+	// Carry returns nil if nothing speaks against the envelope, and otherwise what
+	// does, with sizes and limits. It is called before the message is stored, for
+	// every message of the route that the binding's filter takes, concurrently, and
+	// looks at nothing but the envelope.
+	Carry(envelope *messaging.Envelope) error
+}
+
+// Accept makes a message durable, for a source whose client waits for the answer.
+// Its errors: [ErrInvalidRecord] and
 // [ErrTooLarge] (it can never be stored), [ErrRejected] (the route's
 // expressions failed on it), [ErrIdentityReused], [ErrOutboxFull] (try again
 // later); any other means that the store could not be used just now. A
@@ -50,9 +110,9 @@ type Sender interface {
 
 // BatchSender is a Sender that takes more than one delivery at a time.
 //
-// A batch is in ascending age and may hold several records of a key. If one of
-// them fails, no later one of that key may become visible at the destination
-// before it: those get [ErrNotSent].
+// A batch is in ascending age and may hold several records of a key, unless
+// OnePerKey is set. If one of them fails, no later one of that key may become
+// visible at the destination before it: those get [ErrNotSent].
 type BatchSender interface {
 	Sender
 	BatchLimits() BatchLimits
@@ -62,6 +122,9 @@ type BatchSender interface {
 type BatchLimits struct {
 	MaxRecords int
 	MaxBytes   int64
+	// OnePerKey says that a batch has at most one record of a key, for a
+	// destination that may take a later one though an earlier one failed.
+	OnePerKey bool
 }
 
 // Delivery is one record on its way out.

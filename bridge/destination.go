@@ -30,6 +30,7 @@ type outlet struct {
 	limiter *rate.Limiter  // nil without a rate
 	turn    chan struct{}  // held while waiting for the limiter
 	circuit *circuit
+	carrier gobridge.Carrier        // the sender, if it is one
 	prober  atomic.Pointer[drainer] // the one that probes: one at a time
 
 	ownedMu sync.Mutex
@@ -38,6 +39,7 @@ type outlet struct {
 
 func newOutlet(b *Bridge, r *Route, binding *Binding) *outlet {
 	o := &outlet{bridge: b, route: r, binding: binding, circuit: newCircuit(binding.Retry), turn: make(chan struct{}, 1)}
+	o.carrier, _ = binding.Sender.(gobridge.Carrier)
 	if binding.Rate > 0 {
 		o.limiter = rate.NewLimiter(0, 1)
 		o.shareRate(r.Partitions)

@@ -72,6 +72,10 @@ type Route struct {
 	ExpireAfter time.Duration
 	OnExpire    ExpirePolicy
 
+	// OnReject says what becomes of a message of a [gobridge.Receiver] that can't be
+	// taken. Callers of Publish and Accept get an error instead.
+	OnReject RejectPolicy
+
 	// Partitions is over how many partitions each binding is spread by ordering
 	// key, so that as many processes can drain it; 1 when zero, [MaxPartitions] at
 	// most. It can't be changed while anything is stored: see [ErrPartitionsChanged].
@@ -159,4 +163,15 @@ const (
 	ExpireDrop ExpirePolicy = iota
 	// ExpireDeadLetter moves them to the dead letters.
 	ExpireDeadLetter
+)
+
+// RejectPolicy is what becomes of a source's message that a route can't take.
+type RejectPolicy uint8
+
+// The policies.
+const (
+	// RejectDeadLetter makes it a dead letter of every binding, as it came.
+	RejectDeadLetter RejectPolicy = iota
+	// RejectDiscard logs and forgets it.
+	RejectDiscard
 )

@@ -66,6 +66,11 @@ func (h *RouteHandle) records(all []gobridge.Record, e messaging.Envelope) ([]go
 				continue
 			}
 		}
+		if o.carrier != nil {
+			if _, err := guard(func() (struct{}, error) { return struct{}{}, o.carrier.Carry(&e) }); err != nil {
+				return nil, e.ID, h.rejected("binding "+o.binding.Name+" can't carry it", err)
+			}
+		}
 		all = append(all, gobridge.Record{
 			Partition: o.shards[shard].partition, Binding: o.binding.Name, Envelope: e, ContentHash: hash,
 		})

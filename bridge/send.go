@@ -145,7 +145,7 @@ func (d *drainer) fill() []*item {
 			break
 		}
 		d.ready.pop()
-		for len(g.queue) > 0 && fits(g.queue[0]) && g.queue[0].rec.Unsettled <= aloneAbove {
+		for len(g.queue) > 0 && fits(g.queue[0]) && g.queue[0].rec.Unsettled <= aloneAbove && (g.busy == 0 || !d.batch.OnePerKey) {
 			it := g.queue[0]
 			g.queue = g.queue[1:]
 			if !d.sendable(it) {

@@ -82,6 +82,9 @@ func (r Route) withDefaults(limits gobridge.Limits) (Route, error) {
 	if r.OnExpire > ExpireDeadLetter {
 		wrong("route %q: OnExpire is %d; it is ExpireDrop or ExpireDeadLetter", r.Name, r.OnExpire)
 	}
+	if r.OnReject > RejectDiscard {
+		wrong("route %q: OnReject is %d; it is RejectDeadLetter or RejectDiscard", r.Name, r.OnReject)
+	}
 	if r.Partitions < 0 || r.Partitions > MaxPartitions {
 		wrong("route %q: Partitions is %d; it is 1 to %d", r.Name, r.Partitions, MaxPartitions)
 	}

@@ -29,6 +29,7 @@ func (d *decoder) check(c *Config) {
 		d.reportAt(d.at["lease_term"], "lease_term", "take seconds", "%s is below %s", c.LeaseTerm, minLeaseTerm)
 	}
 	d.checkPaths(c)
+	d.checkConnections(c)
 	d.checkFiles(c)
 	d.checkNames(c)
 	d.checkReplays(c)
@@ -230,6 +231,16 @@ func (d *decoder) checkReplays(c *Config) {
 	}
 }
 
+// UsesHTTP reports whether a route has an http source.
+func (c *Config) UsesHTTP() bool {
+	for _, r := range c.Routes {
+		if r.Source.HTTP != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // signed reports whether a route takes signed requests.
 func signed(r Route) bool {
 	s := r.Source.HTTP
@@ -254,7 +265,7 @@ func (d *decoder) checkParked(c *Config) {
 // warnings returns what deserves a second look.
 func (d *decoder) warnings(c *Config) []Problem {
 	var out []Problem
-	if c.HTTP.Listen.Loopback() {
+	if c.HTTP.Listen.Loopback() || !c.UsesHTTP() {
 		return nil
 	}
 	if c.HTTP.TLS == nil {

@@ -19,15 +19,16 @@ package config
 
 // Config is the file.
 type Config struct {
-	Version       int              `config:"version,required" min:"1" max:"1" doc:"The version of this format: 1."`
-	Store         Store            `config:"store,required" doc:"Where the outbox is kept."`
-	HTTP          HTTP             `config:"http" doc:"The HTTP server that routes with an http source share."`
-	Routes        map[string]Route `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
-	Parked        []RouteOrBinding `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
-	Repartitioned []RouteOrBinding `config:"repartitioned" doc:"Routes and bindings whose number of partitions was changed, and for which it will do that what was delivered before the change is not recognised as a duplicate afterwards. Take them out again after the store's retention."`
-	Log           Log              `config:"log" doc:"What is logged, to standard error."`
-	LeaseTerm     Duration         `config:"lease_term" default:"5s" doc:"How long the partitions of a process that died stay with it at most."`
-	Grace         Duration         `config:"grace" default:"10s" doc:"How long a shutdown waits for requests in flight, and then for deliveries in flight."`
+	Version       int                   `config:"version,required" min:"1" max:"1" doc:"The version of this format: 1."`
+	Store         Store                 `config:"store,required" doc:"Where the outbox is kept."`
+	HTTP          HTTP                  `config:"http" doc:"The HTTP server that routes with an http source share. It listens only if there is such a route."`
+	Connections   map[string]Connection `config:"connections" keys:"name" doc:"Brokers that sources and destinations share, by name."`
+	Routes        map[string]Route      `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
+	Parked        []RouteOrBinding      `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
+	Repartitioned []RouteOrBinding      `config:"repartitioned" doc:"Routes and bindings whose number of partitions was changed, and for which it will do that what was delivered before the change is not recognised as a duplicate afterwards. Take them out again after the store's retention."`
+	Log           Log                   `config:"log" doc:"What is logged, to standard error."`
+	LeaseTerm     Duration              `config:"lease_term" default:"5s" doc:"How long the partitions of a process that died stay with it at most."`
+	Grace         Duration              `config:"grace" default:"10s" doc:"How long a shutdown waits for requests in flight, and then for deliveries in flight."`
 
 	// Warnings are what is allowed and still deserves a second look.
 	Warnings []Problem `config:"-"`
@@ -87,6 +88,7 @@ type Route struct {
 	Source      Source             `config:"source,required" doc:"Where messages come from."`
 	OrderingKey *KeyExpr           `config:"ordering_key" example:"payload.customer_id" doc:"An expression for the ordering key. Messages with the same key arrive in order. When absent, the key is the one that the source gives, if any. A message on which it fails is rejected."`
 	ExpireAfter Duration           `config:"expire_after" example:"6h" doc:"How long after its acceptance a message is still worth delivering, unless it says so itself. When absent, messages do not expire."`
+	OnReject    string             `config:"on_reject" enum:"dead_letter,discard" default:"dead_letter" doc:"What becomes of a message of a broker that cannot be taken, because it is malformed or too large, an expression fails on it, or a destination can never carry it: dead_letter makes it a dead letter of every destination, as it came, discard logs and forgets it. Over HTTP the client gets an error instead."`
 	OnExpire    string             `config:"on_expire" enum:"drop,dead_letter" default:"drop" doc:"What becomes of expired messages: drop ends them as expired, dead_letter moves them to the dead letters."`
 	Partitions  int                `config:"partitions" min:"1" max:"256" default:"1" doc:"Over how many partitions each destination is spread by ordering key, so that as many processes can deliver to it at a time. The same key is always in the same one. It can be changed only when nothing is stored any more and all processes are stopped; the bridge refuses to start otherwise."`
 	OnFailure   string             `config:"on_failure" enum:"dead_letter,discard,halt_key" default:"dead_letter" doc:"What becomes of a message that a destination refuses for good, or whose attempts are exhausted: dead_letter moves it to the dead letters and its key goes on without it, discard ends it and its key goes on, halt_key keeps it and holds its key until a person decides."`
@@ -95,7 +97,12 @@ type Route struct {
 
 // Source is where messages come from.
 type Source struct {
-	HTTP *HTTPSource `config:"http" one:"source" doc:"Messages are posted to a path of the HTTP server."`
+	HTTP  *HTTPSource  `config:"http" one:"source" doc:"Messages are posted to a path of the HTTP server."`
+	Kafka *KafkaSource `config:"kafka" one:"source" doc:"Messages are consumed from topics of Kafka."`
+	NATS  *NATSSource  `config:"nats" one:"source" doc:"Messages are consumed from a stream of NATS JetStream."`
+	SQS   *SQSSource   `config:"sqs" one:"source" doc:"Messages are taken off a queue of SQS."`
+	MQTT  *MQTTSource  `config:"mqtt" one:"source" doc:"Messages of topics of an MQTT broker."`
+	AMQP  *AMQPSource  `config:"amqp" one:"source" doc:"Messages are consumed from a queue of RabbitMQ."`
 }
 
 // HTTPSource accepts POST requests.
@@ -119,9 +126,15 @@ type WebhookAuth struct {
 
 // Binding is one destination of a route.
 type Binding struct {
-	Webhook *Webhook `config:"webhook" one:"destination" doc:"POST each message to a URL."`
-	File    *File    `config:"file" one:"destination" doc:"Append each message as a line of JSON to a file."`
-	Stdout  *Stdout  `config:"stdout" one:"destination" doc:"Write each message as a line of JSON to standard output."`
+	Webhook *Webhook      `config:"webhook" one:"destination" doc:"POST each message to a URL."`
+	Kafka   *KafkaBinding `config:"kafka" one:"destination" doc:"Produce to a topic of Kafka."`
+	NATS    *NATSBinding  `config:"nats" one:"destination" doc:"Publish to a subject of NATS."`
+	SQS     *SQSBinding   `config:"sqs" one:"destination" doc:"Send to a queue of SQS."`
+	SNS     *SNSBinding   `config:"sns" one:"destination" doc:"Publish to a topic of SNS."`
+	MQTT    *MQTTBinding  `config:"mqtt" one:"destination" doc:"Publish to a topic of an MQTT broker."`
+	AMQP    *AMQPBinding  `config:"amqp" one:"destination" doc:"Publish to an exchange of RabbitMQ."`
+	File    *File         `config:"file" one:"destination" doc:"Append each message as a line of JSON to a file."`
+	Stdout  *Stdout       `config:"stdout" one:"destination" doc:"Write each message as a line of JSON to standard output."`
 
 	Filter         *FilterExpr `config:"filter" example:"payload.temp > 90.0" doc:"An expression that says whether this destination gets a message; all when absent. A message on which it fails is rejected for the whole route."`
 	Rate           Rate        `config:"rate" example:"20/s" doc:"How many messages are sent at most, per s, m or h, over all partitions and processes; no bound when absent."`

@@ -327,6 +327,10 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 		if h, ok := s.(hider); ok && put {
 			h.hide(n.Value)
 		}
+		if secret, ok := s.(*Secret); ok && put {
+			source := n.Value
+			secret.again = func() (string, error) { return d.substitute(source) }
+		}
 	case errors.As(err, &bad) && put:
 		d.report(n, where, "check what is put in; its problems are not shown, for they would show that", "%s does not compile", shown(n, k))
 	case errors.As(err, &bad):
@@ -341,7 +345,7 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 // mayCompile counts expressions, and reports when they are too many.
 func (d *decoder) mayCompile(n *yaml.Node, s scalar, text, where string) bool {
 	switch s.(type) {
-	case *KeyExpr, *FilterExpr:
+	case *KeyExpr, *FilterExpr, *TextExpr:
 	default:
 		return true
 	}

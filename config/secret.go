@@ -10,6 +10,7 @@ const redacted = "[secret]"
 type Secret struct {
 	// A function, for fmt and reflection print the fields of a struct.
 	reveal func() string
+	again  func() (string, error)
 }
 
 // NewSecret keeps a value secret.
@@ -21,6 +22,16 @@ func (s Secret) Reveal() string {
 		return ""
 	}
 	return s.reveal()
+}
+
+// Again reads the value anew from where the file takes it, so that a secret which
+// has been changed in its file (${file:PATH}) is taken up without a restart. Its
+// error does not show the value.
+func (s Secret) Again() (string, error) {
+	if s.again == nil {
+		return s.Reveal(), nil
+	}
+	return s.again()
 }
 
 // String hides the value.

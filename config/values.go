@@ -368,6 +368,26 @@ func (RouteOrBinding) kind() kind {
 	}
 }
 
+// ConnectionName names a connection.
+type ConnectionName string
+
+func (n *ConnectionName) parse(text string) error {
+	if err := gobridge.CheckName(text); err != nil {
+		return errors.New("is not the name of a connection")
+	}
+	*n = ConnectionName(text)
+	return nil
+}
+
+func (ConnectionName) kind() kind {
+	return kind{
+		Name:    "connection",
+		Doc:     "The name of a connection, as it stands under connections.",
+		Pattern: `^` + namePattern + `$`,
+		Hint:    "write a name that stands under connections",
+	}
+}
+
 // namePattern is what [gobridge.CheckName] takes.
 const namePattern = `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`
 
@@ -408,6 +428,38 @@ func (KeyExpr) kind() kind {
 		Name: "key expression",
 		Doc:  "A CEL expression that gives a string (see Expressions).",
 		Hint: `an expression like payload.customer_id or subject.split("/")[1]`,
+	}
+}
+
+// TextExpr is a compiled expression that gives a text.
+type TextExpr struct {
+	Source string
+	Eval   func(*messaging.Envelope) (string, error)
+}
+
+func (t *TextExpr) parse(text string) (err error) {
+	t.Source = text
+	t.Eval, err = expr.Text(text)
+	return err
+}
+
+func (t *TextExpr) hide(shown string) {
+	eval := t.Eval
+	t.Source = shown
+	t.Eval = func(e *messaging.Envelope) (string, error) {
+		text, err := eval(e)
+		return text, hidden(shown, err)
+	}
+}
+
+// MarshalText returns the source.
+func (t TextExpr) MarshalText() ([]byte, error) { return []byte(t.Source), nil }
+
+func (TextExpr) kind() kind {
+	return kind{
+		Name: "text expression",
+		Doc:  "A CEL expression that gives a string (see Expressions).",
+		Hint: `an expression like "orders-" + payload.country; a fixed text is written "in quotes" within the expression`,
 	}
 }
 

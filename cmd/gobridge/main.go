@@ -127,11 +127,12 @@ func newRun(stdout, stderr io.Writer) *cobra.Command {
 }
 
 func newValidate(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
+	var connect bool
+	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a configuration file and say what it does",
 		Args:  oneFile,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0])
 			if err != nil {
 				return err
@@ -139,9 +140,14 @@ func newValidate(stdout io.Writer) *cobra.Command {
 			if err := checkParts(c); err != nil {
 				return err
 			}
-			return summarize(stdout, c)
+			if err := summarize(stdout, c); err != nil || !connect {
+				return err
+			}
+			return connectAll(cmd.Context(), c, stdout)
 		},
 	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to every broker and say what would be consumed and published, and what is missing")
+	return cmd
 }
 
 func newSchema(stdout io.Writer) *cobra.Command {

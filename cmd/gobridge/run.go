@@ -35,7 +35,13 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	}
 	defer func() { err = closing(err, store) }()
 
-	out, err := openSenders(c, stdout) //nolint:contextcheck // opening a file takes none
+	brokers, err := openBrokers(c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(err, brokers) }()
+
+	out, err := openSenders(c, brokers, stdout) //nolint:contextcheck // opening a file takes none
 	if err != nil {
 		return err
 	}
@@ -44,6 +50,10 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	b, err := bridge.New(store, bridgeOptions(c, out, log))
 	if err != nil {
 		return &failure{err}
+	}
+	receivers, err := brokers.receivers(c)
+	if err != nil {
+		return err
 	}
 	server, err := newServer(c, func(route string) gobridge.Accept { return b.Route(route).Accept }, log)
 	if err != nil {
@@ -55,24 +65,51 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	} else if len(unserved) > 0 {
 		return &bridge.UnservedError{Partitions: unserved}
 	}
-	if err := server.Listen(ctx); err != nil {
-		return &failure{err}
+	in := &intake{bridge: b, receivers: receivers, log: log}
+	if c.UsesHTTP() {
+		if err := server.Listen(ctx); err != nil {
+			return &failure{err}
+		}
+		defer func() { _ = server.Close() }() // it is closed already after an orderly end
+		in.server, in.scheme = server, scheme(c)
 	}
-	defer func() { _ = server.Close() }() // it is closed already after an orderly end
-	return serve(ctx, b, server, scheme(c), log)
+	return serve(ctx, b, in, log)
 }
 
-// serve runs the engine and the server side by side.
-func serve(ctx context.Context, b *bridge.Bridge, server *httpsource.Server, scheme string, log *slog.Logger) error {
-	// The engine works on until the server has answered its last request.
+// intake is everything that takes messages.
+type intake struct {
+	bridge    *bridge.Bridge
+	receivers map[string]gobridge.Receiver // by route
+	server    *httpsource.Server           // nil for none
+	scheme    string
+	log       *slog.Logger
+}
+
+// run takes messages until ctx ends and what was under way is done.
+func (in *intake) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for route, receiver := range in.receivers {
+		group.Go(func() error { return in.bridge.Route(route).Receive(ctx, receiver) })
+	}
+	if in.server != nil {
+		group.Go(func() error {
+			in.log.Info("listening", "address", in.scheme+"://"+in.server.Addr().String())
+			return in.server.Run(ctx)
+		})
+	}
+	return group.Wait()
+}
+
+// serve runs the engine and the intake side by side.
+func serve(ctx context.Context, b *bridge.Bridge, in *intake, log *slog.Logger) error {
+	// The engine works on until the last message is in.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	group, intake := errgroup.WithContext(ctx)
+	group, taking := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.Run(work) })
 	group.Go(func() error {
 		defer stopWork()
-		log.Info("listening", "address", scheme+"://"+server.Addr().String())
-		return server.Run(intake)
+		return in.run(taking)
 	})
 	stopped := context.AfterFunc(ctx, func() { log.Info("stopping; a second signal ends the process at once") })
 	defer stopped()

@@ -22,7 +22,9 @@ func summarize(w io.Writer, c *config.Config) error {
 	default:
 		b.WriteString("store   memory: everything is lost when the process ends\n")
 	}
-	fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c), c.HTTP.Listen)
+	if c.UsesHTTP() {
+		fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c), c.HTTP.Listen)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
 		summarizeRoute(&b, name, c.Routes[name])
 	}
@@ -39,13 +41,7 @@ func summarize(w io.Writer, c *config.Config) error {
 }
 
 func summarizeRoute(b *strings.Builder, name string, r config.Route) {
-	who := "anyone"
-	if a := r.Source.HTTP.Auth; a != nil && a.Webhook != nil {
-		who = "signed"
-	} else if a != nil {
-		who = "with a bearer token"
-	}
-	fmt.Fprintf(b, "route   %s: POST %s, %s\n", name, r.Source.HTTP.Path, who)
+	fmt.Fprintf(b, "route   %s: %s\n", name, origin(r.Source))
 	if r.OrderingKey != nil {
 		fmt.Fprintf(b, "        in order per %s\n", oneLine(r.OrderingKey.Source))
 	}
@@ -59,7 +55,24 @@ func summarizeRoute(b *strings.Builder, name string, r config.Route) {
 	}
 }
 
+// origin says where a route's messages come from.
+func origin(s config.Source) string {
+	switch {
+	case s.HTTP == nil:
+		return s.Describe()
+	case s.HTTP.Auth == nil:
+		return fmt.Sprintf("POST %s, anyone", s.HTTP.Path)
+	case s.HTTP.Auth.Webhook != nil:
+		return fmt.Sprintf("POST %s, signed", s.HTTP.Path)
+	}
+	return fmt.Sprintf("POST %s, with a bearer token", s.HTTP.Path)
+}
+
+// destination says where a binding's messages go.
 func destination(b config.Binding) string {
+	if name, _ := b.Connection(); name != "" {
+		return b.Describe()
+	}
 	switch {
 	case b.Webhook != nil && len(b.Webhook.Secrets) > 0:
 		return "webhook to " + b.Webhook.URL.Host + ", signed"

@@ -49,8 +49,8 @@ func newTry(stdin io.Reader, p *place) *cobra.Command {
 				return usage("standard input cannot be read, or has more than %d bytes", maxTry)
 			}
 			e := messaging.Envelope{ID: id, OrderingKey: key, Subject: subject, ContentType: contentType, Payload: body}
-			if e.Subject == "" {
-				e.Subject = strings.Trim(string(c.Routes[route].Source.HTTP.Path), "/")
+			if s := c.Routes[route].Source.HTTP; s != nil && e.Subject == "" {
+				e.Subject = strings.Trim(string(s.Path), "/")
 			}
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, ":")

@@ -82,14 +82,19 @@ func (s *senders) Close() error {
 
 // openSenders makes the sender of every binding. All that write to standard
 // output share one, so that lines stay whole.
-func openSenders(c *config.Config, stdout io.Writer) (*senders, error) {
+func openSenders(c *config.Config, brokers brokers, stdout io.Writer) (*senders, error) {
 	out := &senders{of: map[[2]string]gobridge.Sender{}}
 	terminal := jsonlines.Stdout(stdout)
 	for route, r := range c.Routes {
 		for binding, b := range r.Bindings {
 			var sender gobridge.Sender
 			var err error
+			name, kind := b.Connection()
 			switch {
+			case kind != "":
+				if sender, err = brokers[name].sender(route, binding, b); err != nil {
+					err = c.Wrong(err, "routes", route, "bindings", binding)
+				}
 			case b.Webhook != nil:
 				if sender, err = newWebhook(b); err != nil {
 					err = c.Wrong(err, "routes", route, "bindings", binding, "webhook")
@@ -118,21 +123,35 @@ func openSenders(c *config.Config, stdout io.Writer) (*senders, error) {
 // checkParts makes those senders and sources that touch nothing outside, for
 // what only they know to be wrong.
 func checkParts(c *config.Config) error {
+	brokers, err := openBrokers(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer brokers.Close()
 	never := func(string) gobridge.Accept {
 		return func(context.Context, messaging.Envelope) (gobridge.Receipt, error) {
 			return gobridge.Receipt{}, gobridge.ErrRejected
 		}
 	}
 	var errs []error
+	if _, err := brokers.receivers(c); err != nil {
+		errs = append(errs, err)
+	}
 	if _, err := newServer(c, never, slog.New(slog.DiscardHandler)); err != nil {
 		errs = append(errs, err)
 	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		bindings := c.Routes[route].Bindings
 		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
-			if b := bindings[binding]; b.Webhook != nil {
+			b := bindings[binding]
+			if b.Webhook != nil {
 				if _, err := newWebhook(b); err != nil {
 					errs = append(errs, c.Wrong(err, "routes", route, "bindings", binding, "webhook"))
+				}
+			}
+			if name, kind := b.Connection(); kind != "" {
+				if _, err := brokers[name].sender(route, binding, b); err != nil {
+					errs = append(errs, c.Wrong(err, "routes", route, "bindings", binding))
 				}
 			}
 		}
@@ -169,6 +188,7 @@ var (
 		"dead_letter": bridge.FailDeadLetter, "discard": bridge.FailDiscard, "halt_key": bridge.FailHaltKey,
 	}
 	fullPolicies   = map[string]bridge.FullPolicy{"reject": bridge.FullReject, "dead_letter": bridge.FullDeadLetter}
+	rejectPolicies = map[string]bridge.RejectPolicy{"dead_letter": bridge.RejectDeadLetter, "discard": bridge.RejectDiscard}
 	expirePolicies = map[string]bridge.ExpirePolicy{"drop": bridge.ExpireDrop, "dead_letter": bridge.ExpireDeadLetter}
 )
 
@@ -193,6 +213,7 @@ func bridgeOptions(c *config.Config, out *senders, log *slog.Logger) bridge.Opti
 			Partitions:  r.Partitions,
 			ExpireAfter: time.Duration(r.ExpireAfter),
 			OnExpire:    expirePolicies[r.OnExpire],
+			OnReject:    rejectPolicies[r.OnReject],
 		}
 		if r.OrderingKey != nil {
 			route.OrderingKey = r.OrderingKey.Eval
@@ -245,6 +266,9 @@ func newServer(c *config.Config, accept func(route string) gobridge.Accept, log 
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
 		s := c.Routes[name].Source.HTTP
+		if s == nil {
+			continue
+		}
 		route := httpsource.RouteOptions{MaxBody: int64(s.MaxBody)}
 		for _, h := range s.Headers {
 			route.Headers = append(route.Headers, string(h))

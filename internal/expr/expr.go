@@ -85,8 +85,19 @@ func (e *Error) Error() string {
 // string means no key. The function is safe for concurrent use. An expression
 // that does not compile is an [*Error].
 func Key(source string) (func(*messaging.Envelope) (string, error), error) {
+	return text(source, "an ordering key")
+}
+
+// Text compiles an expression that gives a text, like a topic or the value of a
+// header, as [Key] does.
+func Text(source string) (func(*messaging.Envelope) (string, error), error) {
+	return text(source, "this value")
+}
+
+// text compiles an expression that gives a string; what names it in errors.
+func text(source, what string) (func(*messaging.Envelope) (string, error), error) {
 	program, err := compile(source, cel.StringType,
-		`an ordering key is a string; write string(...) around the expression to make it one`)
+		what+` is a string; write string(...) around the expression to make it one`)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +114,7 @@ func Key(source string) (func(*messaging.Envelope) (string, error), error) {
 		case types.Uint:
 			return strconv.FormatUint(uint64(v), 10), nil
 		}
-		return "", fail(source, "gives %s; an ordering key is a string or an integer", typeName(value))
+		return "", fail(source, "gives %s; %s is a string or an integer", typeName(value), what)
 	}, nil
 }
 

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"gobridge"
+	"gobridge/config"
+	"gobridge/internal/clienttls"
+)
+
+// broker is a connection of the configuration. Making one, its receivers and its
+// senders connects to nothing yet and checks all that can be checked without. What
+// they have in common lives until Close.
+type broker interface {
+	io.Closer
+	// receiver makes the receiver of a route whose source uses this connection.
+	receiver(route string, source config.Source) (gobridge.Receiver, error)
+	// sender makes the sender of a binding that uses this connection.
+	sender(route, binding string, b config.Binding) (gobridge.Sender, error)
+}
+
+// brokers are the connections by their names.
+type brokers map[string]broker
+
+// openBrokers makes the connections.
+func openBrokers(c *config.Config, log *slog.Logger) (brokers, error) {
+	out := brokers{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Connections)) {
+		b, err := openBroker(c.Connections[name], log.With("connection", name))
+		if err != nil {
+			errs = append(errs, c.Wrong(err, "connections", name))
+			continue
+		}
+		out[name] = b
+	}
+	if len(errs) > 0 {
+		_ = out.Close()
+		return nil, errors.Join(errs...)
+	}
+	return out, nil
+}
+
+func openBroker(c config.Connection, log *slog.Logger) (broker, error) {
+	switch {
+	case c.Kafka != nil:
+		return openKafka(c.Kafka, log)
+	case c.NATS != nil:
+		return openNATS(c.NATS, log)
+	case c.MQTT != nil:
+		return openMQTT(c.MQTT, log)
+	case c.AMQP != nil:
+		return openAMQP(c.AMQP, log)
+	default:
+		return openAWS(c.AWS, log)
+	}
+}
+
+// Close closes the connections.
+func (b brokers) Close() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if err := b[name].Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close connection %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// receivers makes the receivers, by route.
+func (b brokers) receivers(c *config.Config) (map[string]gobridge.Receiver, error) {
+	out := map[string]gobridge.Receiver{}
+	var errs []error
+	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+		source := c.Routes[route].Source
+		name, kind := source.Connection()
+		if kind == "" {
+			continue
+		}
+		r, err := b[name].receiver(route, source)
+		if err != nil {
+			errs = append(errs, c.Wrong(err, "routes", route, "source"))
+			continue
+		}
+		out[route] = r
+	}
+	return out, errors.Join(errs...)
+}
+
+// clientTLS returns how a connection is encrypted, nil for not at all.
+func clientTLS(c *config.ClientTLS) *clienttls.Options {
+	if c == nil {
+		return nil
+	}
+	return &clienttls.Options{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+}

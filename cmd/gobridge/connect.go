@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"gobridge"
+	"gobridge/config"
+)
+
+// connectTimeout bounds the look at one endpoint.
+const connectTimeout = 15 * time.Second
+
+// endpoint is a source or a destination that can be looked at.
+type endpoint struct {
+	what string // "orders" or "orders/crm"
+	part gobridge.Connector
+
+	finding string
+	err     error
+}
+
+// connectAll looks at every source and destination that has something to connect
+// to, side by side, and writes what it finds. It consumes, publishes and makes
+// nothing.
+func connectAll(ctx context.Context, c *config.Config, stdout io.Writer) error {
+	brokers, err := openBrokers(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer brokers.Close()
+	all, err := endpoints(c, brokers)
+	if err != nil {
+		return err
+	}
+	var looks sync.WaitGroup
+	for _, e := range all {
+		looks.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			e.finding, e.err = e.part.Connect(ctx)
+		})
+	}
+	looks.Wait()
+	failed := 0
+	for _, e := range all {
+		finding := "ok      " + e.finding
+		if e.err != nil {
+			failed++
+			finding = "MISSING " + e.err.Error()
+		}
+		if _, err := fmt.Fprintf(stdout, "connect %s: %s\n", e.what, finding); err != nil {
+			return &failure{err}
+		}
+	}
+	if failed > 0 {
+		return &failure{fmt.Errorf("%d of %d endpoints are not as the configuration needs them", failed, len(all))}
+	}
+	return nil
+}
+
+// endpoints returns what can be looked at, sources before destinations.
+func endpoints(c *config.Config, brokers brokers) ([]*endpoint, error) {
+	receivers, err := brokers.receivers(c)
+	if err != nil {
+		return nil, err
+	}
+	var out []*endpoint
+	add := func(what string, part any) {
+		if connector, ok := part.(gobridge.Connector); ok {
+			out = append(out, &endpoint{what: what, part: connector})
+		}
+	}
+	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+		add(route, receivers[route])
+		bindings := c.Routes[route].Bindings
+		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
+			b := bindings[binding]
+			switch name, kind := b.Connection(); {
+			case kind != "":
+				sender, err := brokers[name].sender(route, binding, b)
+				if err != nil {
+					return nil, c.Wrong(err, "routes", route, "bindings", binding)
+				}
+				add(route+"/"+binding, sender)
+			case b.Webhook != nil:
+				sender, err := newWebhook(b)
+				if err != nil {
+					return nil, c.Wrong(err, "routes", route, "bindings", binding, "webhook")
+				}
+				add(route+"/"+binding, sender)
+			}
+		}
+	}
+	return out, nil
+}
