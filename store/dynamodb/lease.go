@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,32 +18,54 @@ import (
 	"gobridge/internal/percent"
 )
 
-// leases are the leases of a table, one row each under one partition key.
-type leases struct{ store *Store }
+// leases are the leases of a table, one row each under one partition key, and
+// beside them the hearts (see heart).
+type leases struct {
+	store *Store
 
-// Leases implements [gobridge.Leaser].
-func (s *Store) Leases() gobridge.LeaseStore { return &leases{s} }
+	making sync.Mutex // held while a heart is made
+	mu     sync.Mutex
+	heart  heart
+	// covered are the leases that the heart renews, as their rows have them.
+	covered map[gobridge.Partition]gobridge.Lease
+}
+
+// Leases implements [gobridge.Leaser]. Each call returns another handle: what
+// is acquired through one is renewed together.
+func (s *Store) Leases() gobridge.LeaseStore { return &leases{store: s} }
 
 func leaseKey(p gobridge.Partition) item { return key(leasesPK, escape(string(p))) }
 
-// lease is a row.
+// lease is a row, with what its heart says.
 type lease struct {
 	gobridge.Lease
 	nonce string
+	// raw is the row's own part of Revision; base is what its heart had beaten
+	// when it came under it.
+	raw, base int64
+	heart     string
+	beats     int64 // of the heart
+	beating   bool  // there is such a heart
 }
 
 func parseLease(it item) (lease, error) {
 	p := parser{it: it}
 	name, err := percent.Decode(p.text(attrSK))
 	p.fail(attrSK, err)
-	out := lease{nonce: p.text("nonce"), Lease: gobridge.Lease{
-		Partition: gobridge.Partition(name),
-		Token:     gobridge.Token{Owner: p.text("owner"), Version: p.num("version")},
-		Term:      time.Duration(p.num("term")),
-		Revision:  p.num("revision"),
-		Released:  p.num("released") != 0,
-		RenewedAt: p.time("renewed_at"),
-	}}
+	out := lease{
+		nonce: p.text("nonce"), raw: p.num("revision"), base: p.num("base"), heart: p.text("heart"),
+		Lease: gobridge.Lease{
+			Partition:   gobridge.Partition(name),
+			Token:       gobridge.Token{Owner: p.text("owner"), Version: p.num("version")},
+			Term:        time.Duration(p.num("term")),
+			Revision:    p.num("revision"),
+			Released:    p.num("released") != 0,
+			AcquiredAt:  p.time("acquired_at"),
+			RenewedAt:   p.time("renewed_at"),
+			LastError:   p.text("last_error"),
+			LastErrorAt: p.time("last_error_at"),
+		},
+	}
 	if p.err != nil {
 		return lease{}, fmt.Errorf("lease: %w", p.err)
 	}
@@ -82,117 +105,98 @@ func checkAcquire(request *gobridge.AcquireRequest) error {
 }
 
 func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireRequest) (gobridge.Lease, error) {
-	out, err := l.store.getItem(ctx, c, &ddb.GetItemInput{Key: leaseKey(request.Partition), ConsistentRead: yes()})
-	if err != nil {
-		return gobridge.Lease{}, err
-	}
-	old := lease{}
-	if len(out.Item) > 0 {
-		if old, err = parseLease(out.Item); err != nil {
+	taken := lease{nonce: newNonce()}
+	for n := 0; ; n++ {
+		old, err := l.read(ctx, c)
+		switch {
+		case err != nil:
 			return gobridge.Lease{}, err
-		}
-	}
-	for {
-		if old.Revision > 0 && !old.Released && old.Revision != request.Observed {
+		case old.nonce == taken.nonce: // an attempt whose answer was lost
+			l.cover(&taken)
+			return taken.Lease, nil
+		case old.Revision > 0 && !old.Released && old.Revision != request.Observed:
 			return gobridge.Lease{}, &gobridge.Error{Op: c.op, Partition: c.partition, Err: gobridge.ErrLeaseHeld,
 				Hint: fmt.Sprintf("held by %s, revision %d", old.Token, old.Revision)}
 		}
-		taken := lease{nonce: newNonce(), Lease: gobridge.Lease{
-			Partition: request.Partition,
-			Token:     gobridge.Token{Owner: request.Owner, Version: max(old.Token.Version, request.MinVersion) + 1},
-			Term:      request.Term, Revision: old.Revision + 1, RenewedAt: clean(l.store.now()),
-		}}
-		now, err := l.put(ctx, c, &taken, old.Revision)
+		h, err := l.ensureHeart(ctx, c)
 		if err != nil {
 			return gobridge.Lease{}, err
 		}
-		if now == nil || now.nonce == taken.nonce {
+		now := clean(l.store.now())
+		taken.heart, taken.base, taken.raw = h.id, h.beats, nextEpoch(old.Revision)
+		taken.Lease = gobridge.Lease{
+			Partition: request.Partition,
+			Token:     gobridge.Token{Owner: request.Owner, Version: max(old.Token.Version, request.MinVersion) + 1},
+			Term:      request.Term, Revision: taken.raw, AcquiredAt: now, RenewedAt: now,
+		}
+		err = l.put(ctx, c, &taken, &old)
+		if err == nil {
+			l.cover(&taken)
 			return taken.Lease, nil
 		}
-		old = *now
+		var cancelled *types.TransactionCanceledException
+		if _, changed := failedCondition(err); changed {
+			continue
+		} else if !errors.As(err, &cancelled) {
+			return gobridge.Lease{}, err
+		}
+		if err := l.store.pause(ctx, n, cancelled); err != nil {
+			return gobridge.Lease{}, err
+		}
 	}
 }
 
-// put writes a lease over the one with a revision, or none where that is zero.
-// If there is another one meanwhile, it returns that.
-func (l *leases) put(ctx context.Context, c call, taken *lease, over int64) (*lease, error) {
+// read returns the lease of a partition, a zero one if there is none.
+func (l *leases) read(ctx context.Context, c call) (lease, error) {
+	out, err := l.store.getItem(ctx, c, &ddb.GetItemInput{Key: leaseKey(c.partition), ConsistentRead: yes()})
+	if err != nil || len(out.Item) == 0 {
+		return lease{}, err
+	}
+	row, err := parseLease(out.Item)
+	if err != nil || row.heart == "" {
+		return row, err
+	}
+	out, err = l.store.getItem(ctx, c, &ddb.GetItemInput{Key: heartKey(row.heart), ConsistentRead: yes()})
+	if err != nil || len(out.Item) == 0 {
+		return row, err
+	}
+	h, err := parseHeart(out.Item)
+	row.under(&h)
+	return row, err
+}
+
+// put writes a lease over the one that was read. If that is held, its heart must
+// not have beaten since: both are checked in one transaction.
+func (l *leases) put(ctx context.Context, c call, taken, old *lease) error {
 	row := leaseKey(taken.Partition)
 	row["owner"], row["version"], row["term"] = text(taken.Token.Owner), num(taken.Token.Version), num(taken.Term)
-	row["revision"], row["renewed_at"], row["nonce"] = num(taken.Revision), num(nanos(taken.RenewedAt)), str(taken.nonce)
-	in := &ddb.PutItemInput{
-		Item: row, ConditionExpression: ptr(absent), ExpressionAttributeNames: names(absent),
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	row["revision"], row["nonce"], row["heart"], row["base"] = num(taken.raw), str(taken.nonce), str(taken.heart), num(taken.base)
+	row["renewed_at"], row["acquired_at"] = num(nanos(taken.RenewedAt)), num(nanos(taken.AcquiredAt))
+	condition, values := absent, item(nil)
+	if old.Revision > 0 {
+		condition, values = "#revision = :over", item{":over": num(old.raw)}
 	}
-	if over > 0 {
-		condition := "#revision = :over"
-		in.ConditionExpression, in.ExpressionAttributeNames = &condition, names(condition)
-		in.ExpressionAttributeValues = item{":over": num(over)}
+	if !old.beating {
+		_, err := l.store.putItem(ctx, c, &ddb.PutItemInput{
+			Item: row, ConditionExpression: &condition, ExpressionAttributeNames: names(condition), ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
+		return err
 	}
-	_, err := l.store.putItem(ctx, c, in)
-	if it, refused := failedCondition(err); refused {
-		if len(it) == 0 { // the row is gone altogether
-			return &lease{}, nil
-		}
-		now, err := parseLease(it)
-		return &now, err
-	}
-	return nil, err
+	update, still := "ADD #takeovers :one", "#beats = :beats"
+	return l.store.transact(ctx, c, []types.TransactWriteItem{
+		{Put: &types.Put{
+			TableName: &l.store.table, Item: row, ConditionExpression: &condition,
+			ExpressionAttributeNames: names(condition), ExpressionAttributeValues: values,
+		}},
+		{Update: &types.Update{ // checks, and needs no right to ConditionCheckItem
+			TableName: &l.store.table, Key: heartKey(old.heart), UpdateExpression: &update, ConditionExpression: &still,
+			ExpressionAttributeNames: names(update, still), ExpressionAttributeValues: item{":one": num(1), ":beats": num(old.beats)},
+		}},
+	})
 }
 
 const heldLease = "#owner = :owner AND #version = :version AND attribute_not_exists(#released)"
-
-// Renew implements [gobridge.LeaseStore].
-func (l *leases) Renew(ctx context.Context, all []gobridge.Lease) ([]gobridge.Lease, error) {
-	const op = "renew leases"
-	if err := ctx.Err(); err != nil {
-		return nil, fail(op, "", err)
-	}
-	renewed := make([]*lease, len(all))
-	var mu sync.Mutex
-	var firstErr error
-	each(len(all), func(i int) {
-		got, err := l.renew(ctx, call{op, all[i].Partition}, &all[i])
-		renewed[i] = got
-		mu.Lock()
-		defer mu.Unlock()
-		if firstErr == nil {
-			firstErr = err
-		}
-	})
-	if firstErr != nil {
-		return nil, fail(op, "", firstErr)
-	}
-	var out []gobridge.Lease
-	for _, got := range renewed {
-		if got != nil {
-			out = append(out, got.Lease)
-		}
-	}
-	return out, nil
-}
-
-func (l *leases) renew(ctx context.Context, c call, asked *gobridge.Lease) (*lease, error) {
-	if asked.Partition == "" || len(escape(string(asked.Partition))) > 1024 {
-		return nil, nil
-	}
-	update := "SET #renewed_at = :now ADD #revision :one"
-	out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
-		Key: leaseKey(asked.Partition), UpdateExpression: &update, ConditionExpression: ptr(heldLease),
-		ExpressionAttributeNames: names(update, heldLease), ExpressionAttributeValues: item{
-			":now": num(nanos(clean(l.store.now()))), ":one": num(1),
-			":owner": text(asked.Token.Owner), ":version": num(asked.Token.Version),
-		},
-		ReturnValues: types.ReturnValueAllNew,
-	})
-	if _, lost := failedCondition(err); lost {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	got, err := parseLease(out.Attributes)
-	return &got, err
-}
 
 // Release implements [gobridge.LeaseStore].
 func (l *leases) Release(ctx context.Context, given gobridge.Lease) error {
@@ -203,12 +207,18 @@ func (l *leases) Release(ctx context.Context, given gobridge.Lease) error {
 	if given.Partition == "" || len(escape(string(given.Partition))) > 1024 {
 		return fail(c.op, c.partition, gobridge.ErrLeaseLost)
 	}
-	update := "SET #released = :one ADD #revision :one"
+	update := "SET #released = :one"
+	values := item{
+		":one": num(1), ":epoch": num(int64(epoch)), ":owner": text(given.Token.Owner), ":version": num(given.Token.Version),
+	}
+	if at, known := l.uncover(&given); known { // the last sign of life, which the row alone does not know
+		update += ", #renewed_at = :renewed_at"
+		values[":renewed_at"] = num(nanos(at))
+	}
+	update += " ADD #revision :epoch REMOVE #heart, #base"
 	_, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
 		Key: leaseKey(given.Partition), UpdateExpression: &update, ConditionExpression: ptr(heldLease),
-		ExpressionAttributeNames: names(update, heldLease), ExpressionAttributeValues: item{
-			":one": num(1), ":owner": text(given.Token.Owner), ":version": num(given.Token.Version),
-		},
+		ExpressionAttributeNames: names(update, heldLease), ExpressionAttributeValues: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	it, refused := failedCondition(err)
@@ -233,19 +243,40 @@ func (l *leases) Leases(ctx context.Context) ([]gobridge.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fail(c.op, "", err)
 	}
+	rows, err := l.list(ctx, c)
+	if err != nil {
+		return nil, fail(c.op, "", err)
+	}
+	out := make([]gobridge.Lease, len(rows))
+	for i := range rows {
+		out[i] = rows[i].Lease
+	}
+	slices.SortFunc(out, func(a, b gobridge.Lease) int { return cmp.Compare(a.Partition, b.Partition) })
+	return out, nil
+}
+
+// list reads all leases and hearts.
+func (l *leases) list(ctx context.Context, c call) ([]lease, error) {
 	condition := "#PK = :pk"
-	out := []gobridge.Lease{}
+	var rows []lease
+	hearts := map[string]*heart{}
 	err := l.store.queryAll(ctx, c, &ddb.QueryInput{
 		KeyConditionExpression: &condition, ExpressionAttributeNames: names(condition),
 		ExpressionAttributeValues: item{":pk": str(leasesPK)}, ConsistentRead: yes(),
 	}, func(it item) (bool, error) {
+		if p := (parser{it: it}); strings.HasPrefix(p.text(attrSK), heartPrefix) {
+			h, err := parseHeart(it)
+			hearts[h.id] = &h
+			return true, err
+		}
 		one, err := parseLease(it)
-		out = append(out, one.Lease)
+		rows = append(rows, one)
 		return true, err
 	})
-	if err != nil {
-		return nil, fail(c.op, "", err)
+	for i := range rows {
+		if h := hearts[rows[i].heart]; h != nil {
+			rows[i].under(h)
+		}
 	}
-	slices.SortFunc(out, func(a, b gobridge.Lease) int { return cmp.Compare(a.Partition, b.Partition) })
-	return out, nil
+	return rows, err
 }

@@ -1,0 +1,260 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"gobridge"
+	"gobridge/internal/fakedynamo"
+	"gobridge/leasetest"
+	"gobridge/storetest"
+)
+
+// leaseWorld is a handle on leases of its own table.
+type leaseWorld struct {
+	*testing.T
+	db     database
+	leases gobridge.LeaseStore
+}
+
+func newLeaseWorld(t *testing.T) *leaseWorld {
+	w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
+	w.leases = w.another()
+	return w
+}
+
+func (w *leaseWorld) another() gobridge.LeaseStore {
+	s := w.db.open(w, nil, nil)
+	s.Impatient()
+	return s.Leases()
+}
+
+// acquire takes the leases of partitions with these numbers.
+func (w *leaseWorld) acquire(numbers ...int) []gobridge.Lease {
+	w.Helper()
+	var out []gobridge.Lease
+	for _, n := range numbers {
+		l, err := w.leases.Acquire(w.Context(), gobridge.AcquireRequest{
+			Partition: gobridge.NewPartition("r", "b", n), Owner: "a", Term: time.Second,
+		})
+		must(w.T, err)
+		out = append(out, l)
+	}
+	return out
+}
+
+func (w *leaseWorld) renew(leases ...gobridge.Lease) []gobridge.Lease {
+	w.Helper()
+	out, err := w.leases.Renew(w.Context(), leases)
+	must(w.T, err)
+	return out
+}
+
+func (w *leaseWorld) current(n int) gobridge.Lease {
+	w.Helper()
+	all, err := w.another().Leases(w.Context())
+	must(w.T, err)
+	i := slices.IndexFunc(all, func(l gobridge.Lease) bool { return l.Partition == gobridge.NewPartition("r", "b", n) })
+	if i < 0 {
+		w.Fatalf("there is no lease %d in %+v", n, all)
+	}
+	return all[i]
+}
+
+// takeOver tries to take a lease by what was seen of it.
+func (w *leaseWorld) takeOver(seen gobridge.Lease) error {
+	_, err := w.another().Acquire(w.Context(), gobridge.AcquireRequest{
+		Partition: seen.Partition, Owner: "b", Term: time.Second, Observed: seen.Revision,
+	})
+	return err
+}
+
+// TestARenewalIsOneWrite counts.
+func TestARenewalIsOneWrite(t *testing.T) {
+	w := newLeaseWorld(t)
+	var numbers []int
+	for n := range 64 {
+		numbers = append(numbers, n)
+	}
+	leases := w.acquire(numbers...)
+	w.db.server.ResetStats()
+	const rounds = 10
+	for range rounds {
+		if leases = w.renew(leases...); len(leases) != 64 {
+			t.Fatalf("%d leases were renewed", len(leases))
+		}
+	}
+	total := w.db.server.Total()
+	if total.WriteUnits != rounds || total.ReadUnits > 5*rounds {
+		t.Errorf("a renewal of 64 leases costs %.1f write and %.1f read units, want 1 and 5 at most",
+			total.WriteUnits/rounds, total.ReadUnits/rounds)
+	}
+	leases[7].LastError = "claim failed"
+	w.db.server.ResetStats()
+	w.renew(leases...)
+	if total := w.db.server.Total(); total.WriteUnits != 2 {
+		t.Errorf("a renewal with one new error costs %.1f write units, want 2", total.WriteUnits)
+	}
+}
+
+// TestWhatIsNotRenewedStandsStill: a lease that its owner renews no longer can be
+// taken over, although the owner goes on to renew others.
+func TestWhatIsNotRenewedStandsStill(t *testing.T) {
+	w := newLeaseWorld(t)
+	leases := w.acquire(0, 1)
+	leases = w.renew(leases...)
+	kept, dropped := leases[0], w.current(1)
+	for range 3 {
+		w.renew(kept)
+		if now := w.current(1); now.Revision != dropped.Revision || !now.RenewedAt.Equal(dropped.RenewedAt) {
+			t.Fatalf("what is not renewed went from %+v to %+v", dropped, now)
+		}
+	}
+	must(t, w.takeOver(dropped))
+	if got := w.renew(kept); len(got) != 1 {
+		t.Errorf("the other lease: %+v", got)
+	}
+}
+
+// TestTakeoverBesideARenewal lets a renewal and a takeover meet at every step of
+// each other.
+func TestTakeoverBesideARenewal(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		first     string // who begins: the other comes before the call of its steps
+		operation string
+		taken     bool
+	}{
+		{"renewal before the takeover is written", "takeover", "TransactWriteItems", false},
+		{"takeover before the beat", "renewal", "UpdateItem", true},
+		{"takeover after the beat", "renewal", "Query", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newLeaseWorld(t)
+			leases := w.renew(w.acquire(0, 1)...)
+			seen := w.current(0)
+			var renewed []gobridge.Lease
+			var takeErr error
+			renew := func() { renewed = w.renew(leases...) }
+			take := func() { takeErr = w.takeOver(seen) }
+			first, second := renew, take
+			if c.first == "takeover" {
+				first, second = take, renew
+			}
+			begun := false
+			w.db.server.SetHooks(fakedynamo.Hooks{Before: func(call *fakedynamo.Call) *fakedynamo.Fault {
+				if call.Operation == c.operation && !begun {
+					begun = true
+					second()
+				}
+				return nil
+			}})
+			first()
+			if !begun {
+				t.Fatalf("there was no %s", c.operation)
+			}
+			if taken := takeErr == nil; taken != c.taken || !taken && !errors.Is(takeErr, gobridge.ErrLeaseHeld) {
+				t.Errorf("the takeover: %v", takeErr)
+			}
+			want := 2
+			if c.taken {
+				want = 1
+			}
+			if len(renewed) != want {
+				t.Errorf("%d leases were renewed, want %d: %+v", len(renewed), want, renewed)
+			}
+		})
+	}
+}
+
+// TestOneRowThatFailsKeepsTheOthers: what was renewed is told beside the error.
+func TestOneRowThatFailsKeepsTheOthers(t *testing.T) {
+	w := newLeaseWorld(t)
+	leases := w.acquire(0, 1, 2)
+	for i := range leases {
+		leases[i].LastError = fmt.Sprint("error ", i) // so that every row is written
+	}
+	w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
+		if c.Operation == "UpdateItem" && c.Keys[0].Sort == "r/b/1" {
+			return &fakedynamo.Fault{Kind: fakedynamo.Throttle}
+		}
+		return nil
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // it would try for as long as it may
+	defer cancel()
+	renewed, err := w.leases.Renew(ctx, leases)
+	if err == nil || len(renewed) != 2 {
+		t.Fatalf("renewed %+v, %v; want the two others and an error", renewed, err)
+	}
+	w.db.server.SetHooks(fakedynamo.Hooks{})
+	if renewed = w.renew(leases...); len(renewed) != 3 {
+		t.Errorf("afterwards %d are renewed", len(renewed))
+	}
+}
+
+// TestAHeartThatIsGone: time to live removes those of processes that stopped for
+// a month.
+func TestAHeartThatIsGone(t *testing.T) {
+	w := newLeaseWorld(t)
+	leases := w.renew(w.acquire(0, 1)...)
+	before := w.current(0)
+	c := client(w.db.server)
+	out, err := c.Query(t.Context(), &ddb.QueryInput{
+		TableName: ptr("gobridge"), KeyConditionExpression: ptr("PK = :pk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": &types.AttributeValueMemberS{Value: "LEASES"}},
+	})
+	must(t, err)
+	hearts := 0
+	for _, it := range out.Items {
+		if sk := it["SK"].(*types.AttributeValueMemberS).Value; strings.HasPrefix(sk, "#HEART#") {
+			hearts++
+			_, err := c.DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: ptr("gobridge"),
+				Key: map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]}})
+			must(t, err)
+		}
+	}
+	if hearts != 1 {
+		t.Fatalf("%d hearts, want 1", hearts)
+	}
+	if renewed := w.renew(leases...); len(renewed) != 2 {
+		t.Errorf("renewed %+v", renewed)
+	}
+	if now := w.current(0); now.Revision <= before.Revision {
+		t.Errorf("the revision went from %d to %d", before.Revision, now.Revision)
+	}
+	if err := w.takeOver(before); !errors.Is(err, gobridge.ErrLeaseHeld) {
+		t.Errorf("a takeover by what was seen before: %v", err)
+	}
+}
+
+// TestLeasesOnABadDay: with lost answers, conflicts and throttles the contract
+// holds all the same.
+func TestLeasesOnABadDay(t *testing.T) {
+	leasetest.Run(t, leasetest.Backend{Open: func(tb testing.TB) leasetest.Database {
+		db := newDatabase(tb, storetest.Options{}, fakedynamo.Options{Overlap: true})
+		db.server.SetHooks(fakedynamo.Hooks{Before: fakedynamo.Schedule(1, fakedynamo.Rates{
+			CutBefore: .03, CutAfter: .1, Conflict: .05, Throttle: .05, InternalError: .03, Unavailable: .03,
+		})})
+		return impatientLeases{leaseTable{db}}
+	}})
+}
+
+// impatientLeases try again at once.
+type impatientLeases struct{ leaseTable }
+
+func (l impatientLeases) Leases(tb testing.TB, now func() time.Time) gobridge.LeaseStore {
+	tb.Helper()
+	s := l.open(tb, now, nil)
+	s.Impatient()
+	return s.Leases()
+}
+
+func (l impatientLeases) Reopen(testing.TB) leasetest.Database { return l }
