@@ -26,6 +26,9 @@ type Bridge struct {
 	running atomic.Bool
 	holds   atomic.Pointer[holds] // the pauses and halts last seen
 	strays  sync.WaitGroup        // sends that outlived their lease
+
+	repeats  repeats
+	troubles troubles
 }
 
 // New checks the options, all of them, and returns a bridge that does nothing
@@ -42,6 +45,7 @@ func New(store gobridge.Store, opts Options) (*Bridge, error) {
 		store: store, opts: opts,
 		routes:      map[string]*RouteHandle{},
 		byPartition: map[gobridge.Partition]*destination{},
+		troubles:    troubles{now: opts.Now},
 	}
 	for i := range opts.Routes {
 		r := &opts.Routes[i]
@@ -119,7 +123,7 @@ func (b *Bridge) drain(ctx context.Context, dead map[gobridge.Partition]sighting
 	var stuck atomic.Bool
 	k := &keeper{
 		leases: b.opts.Leases, store: b.store, owner: b.opts.Owner, term: b.opts.LeaseTerm,
-		log: b.opts.Logger, once: once, serves: b.serves(), sightings: dead,
+		log: b.opts.Logger, repeats: &b.repeats, troubles: &b.troubles, once: once, serves: b.serves(), sightings: dead,
 		event: func(e Event) {
 			if d := b.byPartition[e.Partition]; d != nil {
 				d.observe(ctx, e)

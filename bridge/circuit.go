@@ -48,6 +48,7 @@ type circuit struct {
 
 	open      bool
 	since     time.Time // when it opened or closed
+	said      bool      // people have been told that it is open
 	nextProbe time.Time
 	probes    int            // failures in a row while open
 	probed    map[keyID]bool // keys tried while open
@@ -221,7 +222,7 @@ func (c *circuit) trip(err string, after time.Duration) bool {
 	c.noteError(err)
 	opened := !c.open
 	if opened {
-		c.open, c.since, c.probes = true, now, 0
+		c.open, c.since, c.probes, c.said = true, now, 0, false
 		clear(c.probed)
 	}
 	pause := backoff(c.retry.MinBackoff, min(c.retry.MaxBackoff, maxProbe), c.probes)
@@ -253,6 +254,26 @@ func (c *circuit) probeFailed() {
 
 func (c *circuit) noteError(err string) {
 	c.lastErr, c.lastErrAt = err, time.Now()
+}
+
+// tell reports whether people are to be told that the circuit is open, which they
+// are once for each time: when it has just opened and that is news, or when it has
+// been open for a while.
+func (c *circuit) tell(news bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open || c.said || !news && time.Since(c.since) < repeatAfter {
+		return false
+	}
+	c.said = true
+	return true
+}
+
+// told reports whether people were told that the circuit was open last.
+func (c *circuit) told() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said
 }
 
 // fresh reports whether the key has not been probed since the circuit opened.

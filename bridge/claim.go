@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"gobridge"
@@ -168,8 +167,6 @@ func (d *drainer) claimFailed(c claim) error {
 	d.failures++
 	d.more = true
 	d.pause = backoff(2*minPoll, d.bridge.opts.PollInterval, d.failures-1)
-	if d.failures == 1 {
-		d.log(slog.LevelWarn, "claim failed", slog.String("error", c.err.Error()))
-	}
+	d.trouble("claim failed", c.err)
 	return nil
 }

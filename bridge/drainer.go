@@ -323,6 +323,15 @@ func (d *drainer) tellLate(items []*item) {
 // process that was stopped for a while from doing it.
 func (d *drainer) lost() bool { return d.work.Err() != nil || d.ended() }
 
+// trouble says that something went wrong, at growing intervals while it goes on,
+// and notes it for others to see.
+func (d *drainer) trouble(message string, err error, attrs ...slog.Attr) {
+	d.bridge.troubles.note(d.partition, message, err)
+	if say, more := d.bridge.repeats.news(message + " " + string(d.partition)); say {
+		d.log(slog.LevelWarn, message, append(append(attrs, more...), slog.String("error", err.Error()))...)
+	}
+}
+
 // log writes about this partition.
 func (d *drainer) log(level slog.Level, message string, attrs ...slog.Attr) {
 	d.bridge.opts.Logger.LogAttrs(d.work, level, message, append([]slog.Attr{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"gobridge"
@@ -84,7 +83,8 @@ func (d *drainer) judge() {
 // trip opens the circuit: nothing is sent but probes, and what waits goes back.
 func (d *drainer) trip(text string, after time.Duration) {
 	if d.circuit.trip(text, after) {
-		d.log(slog.LevelWarn, "destination is down", slog.String("error", text))
+		say, more := d.bridge.repeats.news(destinationDown + " " + d.route.Name + "/" + d.binding.Name)
+		d.sayDown(say, text, more...)
 		d.observe(d.work, Event{Kind: EventOpened, Err: errors.New(text)})
 		d.stopQueueing() // what waits for its turn would keep the probes waiting
 		if !d.stopping {
@@ -94,9 +94,22 @@ func (d *drainer) trip(text string, after time.Duration) {
 	d.releaseQueued()
 }
 
+const destinationDown = "destination is down"
+
+// sayDown says that the destination is down, and notes it for others to see. Of one
+// that comes and goes that is said now and then, and when it stays away.
+func (d *drainer) sayDown(news bool, text string, attrs ...slog.Attr) {
+	d.bridge.troubles.note(d.partition, destinationDown, errors.New(text))
+	if d.circuit.tell(news) {
+		d.log(slog.LevelWarn, destinationDown, append(attrs, slog.String("error", text))...)
+	}
+}
+
 // closed goes on at once after the destination has come back.
 func (d *drainer) closed(openFor time.Duration) {
-	d.log(slog.LevelInfo, "destination is back", slog.Duration("down_for", openFor))
+	if d.circuit.told() {
+		d.log(slog.LevelInfo, "destination is back", slog.Duration("down_for", openFor))
+	}
 	d.observe(d.work, Event{Kind: EventClosed, Took: openFor})
 	d.outlet.wakeUp() // the other partitions' drainers, too
 	d.more = true
@@ -167,12 +180,5 @@ func (d *drainer) halt(it *item, tried gobridge.Tried, reason, text string) {
 	d.releaseTail(it.group, &op{item: it, kind: opRelease, tried: tried, reason: reason, err: text, halt: &control})
 }
 
-// errorText is what a store keeps of an error: valid text, of bounded length.
-func errorText(err error) string {
-	const most = 2000
-	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + " ..."
-	}
-	return text
-}
+// errorText is what a store keeps of an error.
+func errorText(err error) string { return bounded(err.Error(), 2000) }

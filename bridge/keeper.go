@@ -30,13 +30,15 @@ type serveFunc func(intake, work context.Context, partition gobridge.Partition, 
 // that, whatever the renewing goroutine is waiting for, and whoever is about to
 // send or settle looks at the clock.
 type keeper struct {
-	leases gobridge.LeaseStore
-	store  gobridge.Inspector
-	owner  string
-	term   time.Duration
-	log    *slog.Logger
-	event  func(Event)
-	serve  serveFunc
+	leases   gobridge.LeaseStore
+	store    gobridge.Inspector
+	owner    string
+	term     time.Duration
+	log      *slog.Logger
+	repeats  *repeats
+	troubles *troubles
+	event    func(Event)
+	serve    serveFunc
 	// serves is what the process tells the other members, partitions all that it
 	// could drain.
 	serves     []serves
@@ -293,8 +295,17 @@ func (k *keeper) finish(p gobridge.Partition) {
 	}
 }
 
+// warn says that something went wrong, with a partition or with all, and notes it
+// for others to see.
 func (k *keeper) warn(ctx context.Context, message string, p gobridge.Partition, err error) {
-	attrs := []slog.Attr{slog.String("error", err.Error())}
+	if p != "" {
+		k.troubles.note(p, message, err)
+	}
+	say, attrs := k.repeats.news(message + " " + string(p))
+	if !say {
+		return
+	}
+	attrs = append(attrs, slog.String("error", err.Error()))
 	if p != "" {
 		attrs = append(attrs, slog.String("partition", string(p)))
 	}

@@ -201,7 +201,8 @@ func withLease(ctx context.Context, store gobridge.Store, p gobridge.Partition, 
 	err := fmt.Errorf("%w: a process serves this partition", gobridge.ErrLeaseHeld)
 	k := &keeper{
 		leases: opts.Leases, store: store, owner: newOwner(), term: cmp.Or(opts.LeaseTerm, 5*time.Second),
-		log: opts.Logger, event: func(Event) {}, once: true, partitions: []gobridge.Partition{p},
+		log: opts.Logger, repeats: &repeats{}, troubles: &troubles{now: time.Now},
+		event: func(Event) {}, once: true, partitions: []gobridge.Partition{p},
 		serve: func(_, work context.Context, _ gobridge.Partition, token gobridge.Token, _ func() bool) error {
 			defer stop() // one go, whatever comes of it
 			work, cancel := context.WithCancel(work)

@@ -97,7 +97,7 @@ func (d *drainer) reportDone(done report) {
 	if done.err != nil {
 		r.next = time.Now().Add(reportAgain)
 		if !errors.Is(done.err, gobridge.ErrStaleFencingToken) && !d.lost() {
-			d.log(slog.LevelWarn, "the destination's condition cannot be kept", slog.String("error", done.err.Error()))
+			d.trouble("the destination's condition cannot be kept", done.err)
 		}
 		if !done.looked { // not again at once
 			r.reported.Down = done.sent.Down

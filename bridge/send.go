@@ -334,6 +334,9 @@ func (d *drainer) sent(r result) {
 	if r.probe {
 		d.probing, d.mayProbe = false, false
 		d.circuit.probeFailed() // does nothing if it passed
+		if c := d.circuit.condition(); c.Down {
+			d.sayDown(false, c.Error)
+		}
 		d.more = true
 	}
 	for _, it := range r.batch {

@@ -193,7 +193,7 @@ func (s *settler) halt(c gobridge.Control) error {
 	defer cancel()
 	err := s.d.bridge.store.SetControl(ctx, c)
 	if err != nil && !s.d.lost() {
-		s.d.log(slog.LevelWarn, "key cannot be halted yet", slog.String("error", err.Error()))
+		s.d.trouble("key cannot be halted yet", err)
 	}
 	return err
 }
@@ -253,7 +253,7 @@ func (s *settler) answer(ops []op, took time.Duration, err error) bool {
 	default:
 		if !s.d.lost() {
 			s.d.observe(s.d.work, Event{Kind: EventSettleFailed, Count: len(ops), Took: took, Err: err})
-			s.d.log(slog.LevelWarn, "settling failed; it is tried again", slog.Int("records", len(ops)), slog.String("error", err.Error()))
+			s.d.trouble("settling failed; it is tried again", err, slog.Int("records", len(ops)))
 		}
 		return false
 	}

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"gobridge"
@@ -46,7 +45,7 @@ func (d *drainer) sweepDone(s sweep) error {
 			return s.err
 		}
 		if !d.lost() {
-			d.log(slog.LevelWarn, "housekeeping failed", slog.String("error", s.err.Error()))
+			d.trouble("housekeeping failed", s.err)
 		}
 		return nil
 	}

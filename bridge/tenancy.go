@@ -34,6 +34,9 @@ func (t *tenancy) over() bool {
 	return true
 }
 
+// renewFailed says that what was to be renewed was not, as far as is known.
+const renewFailed = "leases cannot be renewed"
+
 // acquireAtOnce is how many leases are asked for side by side.
 const acquireAtOnce = 8
 
@@ -129,6 +132,7 @@ func (k *keeper) tenancy(ctx context.Context, t *tenancy, p gobridge.Partition, 
 		held = k.release(t.work, lease) //nolint:contextcheck // work outlives intake on purpose
 	}
 	if err != nil {
+		k.troubles.note(p, "partition lost", err)
 		k.log.LogAttrs(ctx, slog.LevelWarn, "partition lost", slog.String("partition", string(p)),
 			slog.Int64("version", token.Version), slog.String("error", err.Error()))
 		k.event(Event{Kind: EventLost, Partition: p, Err: err})
@@ -178,7 +182,9 @@ func (k *keeper) renewAll(ctx context.Context) {
 	}
 }
 
-// renew renews once, the slot too, and reports whether that worked.
+// renew renews once, the slot too, and reports whether that worked for all. What
+// is in the answer has been renewed, also beside an error; of the rest nothing is
+// known then.
 func (k *keeper) renew(ctx context.Context) bool {
 	k.mu.Lock()
 	var leases []gobridge.Lease
@@ -189,7 +195,9 @@ func (k *keeper) renew(ctx context.Context) bool {
 	}
 	for p, t := range k.owned {
 		if !t.leaving && t.work.Err() == nil {
-			leases = append(leases, t.lease)
+			l := t.lease
+			k.troubles.tell(&l)
+			leases = append(leases, l)
 			asked[p] = t
 		}
 	}
@@ -201,12 +209,6 @@ func (k *keeper) renew(ctx context.Context) bool {
 	call, cancel := context.WithTimeout(ctx, k.term/3)
 	defer cancel()
 	renewed, err := k.leases.Renew(call, leases)
-	if err != nil {
-		if ctx.Err() == nil {
-			k.warn(ctx, "leases cannot be renewed", "", err)
-		}
-		return false
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ends := began.Add(k.term - k.margin())
@@ -231,6 +233,15 @@ func (k *keeper) renew(ctx context.Context) bool {
 		} else {
 			t.cancel(errTermEnded)
 		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			for p := range asked {
+				k.troubles.note(p, renewFailed, err)
+			}
+			k.warn(ctx, renewFailed, "", err)
+		}
+		return false
 	}
 	for _, t := range asked {
 		if !t.leaving {
