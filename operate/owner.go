@@ -89,7 +89,10 @@ func (v *view) ownership(b *bindingOf) []Ownership {
 	out := make([]Ownership, len(partitions))
 	for i, p := range partitions {
 		o := v.owners[p]
-		out[i] = Ownership{Partition: p, Version: o.lease.Token.Version, RenewedAt: o.lease.RenewedAt}
+		out[i] = Ownership{
+			Partition: p, Version: o.lease.Token.Version, AcquiredAt: o.lease.AcquiredAt, RenewedAt: o.lease.RenewedAt,
+			LastError: o.lease.LastError, LastErrorAt: o.lease.LastErrorAt,
+		}
 		if o.alive {
 			out[i].Owner = o.lease.Token.Owner
 		}

@@ -79,8 +79,14 @@ type Ownership struct {
 	Owner string `json:"owner"`
 	// Version is zero when nobody ever had it.
 	Version int64 `json:"version"`
-	// RenewedAt is the last sign of life, by the owner's clock.
-	RenewedAt time.Time `json:"renewed_at,omitzero"`
+	// AcquiredAt is since when the owner has it, and RenewedAt his last sign of
+	// life, by his clock.
+	AcquiredAt time.Time `json:"acquired_at,omitzero"`
+	RenewedAt  time.Time `json:"renewed_at,omitzero"`
+	// LastError is what last went wrong for the owner with the partition, and
+	// LastErrorAt when, by his clock.
+	LastError   string    `json:"last_error,omitempty"`
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
 // Finding is something worth knowing.

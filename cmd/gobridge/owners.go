@@ -27,7 +27,7 @@ func writeSharing(w io.Writer, b *operate.BindingStatus) {
 }
 
 // writeOwners writes a line for each partition: who has it, under which version,
-// and the last sign of life.
+// since when, and the last sign of life. Below it stands what last went wrong there.
 func writeOwners(w io.Writer, b *operate.BindingStatus, now time.Time) {
 	shards, names, signs := make([]string, len(b.Owners)), make([]string, len(b.Owners)), make([]string, len(b.Owners))
 	shard, name, sign := 0, 0, 0
@@ -43,6 +43,10 @@ func writeOwners(w io.Writer, b *operate.BindingStatus, now time.Time) {
 	name = min(name, width-len("     ")-len("  ")-shard-sign)
 	for i := range b.Owners {
 		fmt.Fprintf(w, "   %-*s  %-*s  %s\n", shard, shards[i], name, elide(names[i], name), signs[i])
+		if o := &b.Owners[i]; o.LastError != "" {
+			text := strings.Join(strings.Fields(o.LastError), " ")
+			fmt.Fprintln(w, cutTo(fmt.Sprintf("   %-*s  %s: %s", shard, "", age(o.LastErrorAt, now), text), width))
+		}
 	}
 }
 
@@ -50,15 +54,31 @@ func signOfLife(o *operate.Ownership, now time.Time) string {
 	if o.Version == 0 {
 		return "never owned"
 	}
-	ago := now.Sub(o.RenewedAt)
-	when := operate.Span(ago) + " ago"
-	if ago <= -time.Second { // the owner's clock or this one is wrong
-		when = operate.Span(ago) + " ahead of this clock"
-	}
 	if o.Owner == "" {
-		return fmt.Sprintf("version %d, last renewed %s", o.Version, when)
+		return fmt.Sprintf("version %d, last renewed %s", o.Version, age(o.RenewedAt, now))
 	}
-	return fmt.Sprintf("version %d, renewed %s", o.Version, when)
+	since := ""
+	if !o.AcquiredAt.IsZero() {
+		since = " since " + operate.Span(max(0, now.Sub(o.AcquiredAt)))
+	}
+	return fmt.Sprintf("version %d%s, renewed %s", o.Version, since, age(o.RenewedAt, now))
+}
+
+// age says how long ago something was, by the owner's clock.
+func age(at, now time.Time) string {
+	ago := now.Sub(at)
+	if ago <= -time.Second { // the owner's clock or this one is wrong
+		return operate.Span(ago) + " ahead of this clock"
+	}
+	return operate.Span(ago) + " ago"
+}
+
+// cutTo shortens a text to most characters at its end.
+func cutTo(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
 }
 
 // elide shortens a text to most characters at its beginning: the names of owners

@@ -35,6 +35,10 @@ func shared(t *testing.T, owners [4]string, released bool) (config string) {
 			continue
 		}
 		lease, err := store.Leases().Acquire(t.Context(), gobridge.AcquireRequest{Partition: p, Owner: owner, Term: time.Hour})
+		if err == nil && owner[0] == 'b' {
+			lease.LastError, lease.LastErrorAt = claimFailed, lease.AcquiredAt
+			_, err = store.Leases().Renew(t.Context(), []gobridge.Lease{lease})
+		}
 		if err == nil && shard == 3 && released {
 			err = store.Leases().Release(t.Context(), lease)
 		}
@@ -53,8 +57,14 @@ routes: { orders: { partitions: 4, source: { http: { path: /orders } }, bindings
 `, path))
 }
 
-// ages are how long ago something was.
-var ages = regexp.MustCompile(`[0-9]+s ago`)
+// claimFailed is what went wrong for owners whose names begin with b.
+const claimFailed = "claim failed: the disk that holds the outbox is\nfull, and so on for more than a line has room for"
+
+// ages are how long ago something was, spans how long it has been so.
+var (
+	ages  = regexp.MustCompile(`[0-9]+s ago`)
+	spans = regexp.MustCompile(`since [0-9]+s`)
+)
 
 func TestStatusSaysHowProcessesShareABinding(t *testing.T) {
 	path := shared(t, [4]string{"a-1-AAAAAAAA", "b-2-BBBBBBBB", "a-1-AAAAAAAA", "a-1-AAAAAAAA"}, false)
@@ -78,16 +88,22 @@ func TestStatusSaysHowProcessesShareABinding(t *testing.T) {
 	}
 }
 
+// untimed puts N in the place of every age.
+func untimed(text string) string {
+	return spans.ReplaceAllString(ages.ReplaceAllString(text, "N ago"), "since N")
+}
+
 func TestStatusSaysWhoOwnsWhat(t *testing.T) {
 	path := shared(t, [4]string{"a-1-AAAAAAAA", "", "b-2-BBBBBBBB", "a-1-AAAAAAAA"}, true)
 	status, stdout, stderr := command(t, "status", "--owners", "--config", path)
-	want := `   0of4  a-1-AAAAAAAA  version 1, renewed N ago
+	want := `   0of4  a-1-AAAAAAAA  version 1 since N, renewed N ago
    1of4  nobody        never owned
-   2of4  b-2-BBBBBBBB  version 1, renewed N ago
+   2of4  b-2-BBBBBBBB  version 1 since N, renewed N ago
+         N ago: claim failed: the disk that holds the outbox is full, and so o…
    3of4  nobody        version 1, last renewed N ago
 `
 	if status != 1 || !strings.Contains(stdout, "no process drains its partition orders/crm/1of4") ||
-		!strings.HasSuffix(ages.ReplaceAllString(stdout, "N ago"), want) {
+		!strings.HasSuffix(untimed(stdout), want) {
 		t.Errorf("status %d, want at the end\n%s\ngot\n%s%s", status, want, stdout, stderr)
 	}
 }
@@ -125,7 +141,8 @@ func TestJSONAlwaysSaysWhoOwnsWhat(t *testing.T) {
 	}{{"a-1-AAAAAAAA", 1}, {"", 0}, {"b-2-BBBBBBBB", 1}, {"", 1}} {
 		o := b.Owners[i]
 		if o.Partition != gobridge.NewShard("orders", "crm", i, 4) || o.Owner != want.owner || o.Version != want.version ||
-			o.RenewedAt.IsZero() != (want.version == 0) {
+			o.RenewedAt.IsZero() != (want.version == 0) || o.AcquiredAt.IsZero() != (want.version == 0) ||
+			(o.LastError == claimFailed) != strings.HasPrefix(want.owner, "b") || o.LastErrorAt.IsZero() != (o.LastError == "") {
 			t.Errorf("partition %d is %+v, want %+v", i, o, want)
 		}
 	}
@@ -135,6 +152,10 @@ func TestSignOfLifeOfAWrongClock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o := operate.Ownership{Owner: "a", Version: 2, RenewedAt: now.Add(3 * time.Minute)}
 	if got := signOfLife(&o, now); got != "version 2, renewed 3m ahead of this clock" {
+		t.Errorf("says %q", got)
+	}
+	o.AcquiredAt = now.Add(-2 * time.Hour)
+	if got := signOfLife(&o, now); got != "version 2 since 2h, renewed 3m ahead of this clock" {
 		t.Errorf("says %q", got)
 	}
 }
