@@ -18,20 +18,21 @@ var rooms = map[string]struct {
 	may     []string
 	modules bool
 }{
-	"messaging":  {},
-	".":          {may: []string{"messaging"}},
-	"storetest":  {may: []string{".", "messaging"}},
-	"leasetest":  {may: []string{"."}},
-	"protocol":   {},
-	"bridgetest": {may: []string{".", "messaging", "bridge", "store"}},
-	"bridge":     {may: []string{".", "messaging"}, modules: true},
-	"store":      {may: []string{".", "messaging", "internal"}, modules: true},
-	"transport":  {may: []string{".", "messaging", "internal"}, modules: true},
-	"internal":   {may: []string{".", "messaging", "internal"}, modules: true},
-	"operate":    {may: []string{".", "messaging", "bridge"}},
-	"config":     {may: []string{".", "messaging", "bridge", "internal"}, modules: true},
-	"bench":      {may: []string{".", "messaging", "bridge", "store"}, modules: true},
-	"cmd":        {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport"}, modules: true},
+	"messaging":     {},
+	".":             {may: []string{"messaging"}},
+	"storetest":     {may: []string{".", "messaging"}},
+	"leasetest":     {may: []string{"."}},
+	"transporttest": {may: []string{".", "messaging"}},
+	"protocol":      {},
+	"bridgetest":    {may: []string{".", "messaging", "bridge", "store"}},
+	"bridge":        {may: []string{".", "messaging"}, modules: true},
+	"store":         {may: []string{".", "messaging", "internal"}, modules: true},
+	"transport":     {may: []string{".", "messaging", "internal"}, modules: true},
+	"internal":      {may: []string{".", "messaging", "internal"}, modules: true},
+	"operate":       {may: []string{".", "messaging", "bridge"}},
+	"config":        {may: []string{".", "messaging", "bridge", "internal"}, modules: true},
+	"bench":         {may: []string{".", "messaging", "bridge", "store"}, modules: true},
+	"cmd":           {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport"}, modules: true},
 }
 
 // TestImportsPointDown keeps the arrows of the room map: a room imports only
