@@ -3,13 +3,11 @@
 package torture
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	"gobridge/internal/faultproxy"
 )
 
 // The processes of a crowd, and the partitions of each binding that they share.
@@ -18,22 +16,30 @@ const (
 	crowdPartitions = 4
 )
 
-// crowd is several processes on one file.
+// crowd is several processes on one store.
 type crowd struct {
 	*rig
 	rng       *rand.Rand
 	addresses []string
 	configs   []string
 	processes []*process
+
+	table *table              // nil for a file
+	hooks []*faultproxy.Proxy // before the webhook, with a table
 }
 
-func newCrowd(t *testing.T, seed uint64) *crowd {
-	c := &crowd{rig: newRig(t, seed, t.TempDir(), t.TempDir()), rng: random(seed, 5)}
+// newCrowd sets up so many processes on one file, or on a table.
+func newCrowd(t *testing.T, seed uint64, size int, on *table) *crowd {
+	c := &crowd{rig: newRig(t, seed, t.TempDir(), t.TempDir()), rng: random(seed, 5), table: on}
 	c.partitions = crowdPartitions
-	for range crowdSize {
-		address := freeAddress(t)
-		c.addresses = append(c.addresses, address)
-		c.configs = append(c.configs, c.configure(address))
+	for range size {
+		c.addresses = append(c.addresses, freeAddress(t))
+		if on != nil {
+			c.hooks = append(c.hooks, startProxy(t, c.receiver.server.Listener.Addr().String()))
+		}
+	}
+	if on != nil {
+		c.work.pause = 60 * time.Millisecond // a table takes longer than a file
 	}
 	return c
 }
@@ -41,7 +47,17 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 // begin starts all processes.
 func (c *crowd) begin() {
 	c.t.Helper()
-	for i := range crowdSize {
+	for i, address := range c.addresses {
+		if c.table == nil {
+			c.configs = append(c.configs, c.configure(address))
+		} else {
+			c.configs = append(c.configs, c.configureOn(c.table.store(i), address, "http://"+c.hooks[i].Addr()))
+		}
+	}
+	if c.table != nil {
+		c.table.ensure(c.t, c.configs[0])
+	}
+	for i := range c.configs {
 		c.processes = append(c.processes, c.start(c.configs[i]))
 	}
 	for i, p := range c.processes {
@@ -50,8 +66,20 @@ func (c *crowd) begin() {
 	c.front.to(c.addresses[0])
 }
 
-// end drains, stops all processes and verifies.
-func (c *crowd) end() {
+// restart ends a process in order and starts it anew.
+func (c *crowd) restart(i int) {
+	c.t.Helper()
+	pid := c.processes[i].command.Process.Pid
+	if err := c.processes[i].stop(); err != nil && !c.hadNotBegun(c.processes[i]) {
+		c.t.Errorf("seed %d: SIGTERM ended process %d with %v; its log:%s", c.seed, pid, err, c.book.tail(15))
+	}
+	c.history.mark("process %d stopped", pid)
+	c.processes[i] = c.start(c.configs[i])
+}
+
+// end drains, stops all processes and verifies. It returns how far behind the next
+// owner a send came at most.
+func (c *crowd) end() (behind time.Duration) {
 	c.t.Helper()
 	c.drain(c.processes[0])
 	for _, p := range c.processes {
@@ -62,7 +90,7 @@ func (c *crowd) end() {
 	}
 	c.noteTakeovers()
 	c.verify()
-	c.verifyLate()
+	return c.verifyLate()
 }
 
 // TestCrowd has three processes share the partitions on one file, and kills,
@@ -79,7 +107,7 @@ func TestCrowd(t *testing.T) {
 }
 
 func crowdRound(t *testing.T, seed uint64) {
-	c := newCrowd(t, seed)
+	c := newCrowd(t, seed, crowdSize, nil)
 	c.begin()
 	stop := c.work.run(t, seed)
 	for range 6 {
@@ -91,12 +119,7 @@ func crowdRound(t *testing.T, seed uint64) {
 			c.hurt(c.processes, c.configs, victim, c.rng)
 			continue
 		}
-		pid := c.processes[victim].command.Process.Pid
-		if err := c.processes[victim].stop(); err != nil && !c.hadNotBegun(c.processes[victim]) {
-			t.Errorf("seed %d: SIGTERM ended process %d with %v; its log:%s", seed, pid, err, c.book.tail(15))
-		}
-		c.history.mark("process %d stopped", pid)
-		c.processes[victim] = c.start(c.configs[victim])
+		c.restart(victim)
 	}
 	stop()
 	c.end()
@@ -104,67 +127,36 @@ func crowdRound(t *testing.T, seed uint64) {
 		c.countMarks("frozen"), c.countMarks("stopped"), len(c.book.matching(logLate)))
 }
 
-var acquiredLine = regexp.MustCompile(`partition=(\S+) version=(\d+) owner=\S*-(\d+)-\S+ `)
-
-// verifyLate checks that what came to the webhook under an older token than one
-// before was logged by the process that sent it, unless that was killed since.
-func (r *rig) verifyLate() {
-	r.t.Helper()
-	senders := map[string]string{} // process ID by partition and version
-	for _, l := range r.book.matching(logAcquired) {
-		if m := acquiredLine.FindStringSubmatch(l.text); m != nil {
-			senders[m[1]+" "+m[2]] = m[3]
-		}
-	}
-	r.history.mu.Lock()
-	defer r.history.mu.Unlock()
-	killed := map[string]bool{}
-	for _, e := range r.history.events {
-		if e.kind == mark && strings.Contains(e.note, "killed") {
-			killed[strings.Fields(e.note)[1]] = true
-		}
-	}
-	newest := map[string]int64{}
-	for _, e := range r.history.events {
-		if e.kind != arrived || e.binding != "hook" {
-			continue
-		}
-		if e.version >= newest[e.partition] {
-			newest[e.partition] = e.version
-			continue
-		}
-		sender := senders[e.partition+" "+strconv.FormatInt(e.version, 10)]
-		if !killed[sender] && len(r.book.matching(logLate, fmt.Sprintf("record=%s attempt=", e.id))) == 0 {
-			r.t.Errorf("seed %d: process %s sent this late and does not say so: %s", r.seed, sender, e)
-		}
-	}
+// TestRollingRestartOfAll replaces one process after the other under load, on a
+// file and on a table. Nothing waits for a second, and nothing is taken over.
+func TestRollingRestartOfAll(t *testing.T) {
+	t.Run("file", func(t *testing.T) { rollAll(t, nil) })
+	t.Run("table", func(t *testing.T) { rollAll(t, newTable(t, crowdSize)) })
 }
 
-// TestRollingRestartOfAll replaces one process after the other under load. No
-// message waits for a second.
-func TestRollingRestartOfAll(t *testing.T) {
+func rollAll(t *testing.T, on *table) {
 	const most = time.Second
-	c := newCrowd(t, seed(t))
+	c := newCrowd(t, seed(t), crowdSize, on)
 	c.term = 5 * time.Second
-	for i := range c.configs {
-		c.configs[i] = c.configure(c.addresses[i])
-	}
 	c.receiver.calmed.Store(true) // the webhook's failures would hold messages up as well
 	c.begin()
+	c.awaitShared()
 	stop := c.work.run(t, c.seed)
 	for i := range crowdSize {
 		time.Sleep(load(t) / 4)
 		c.front.to(c.addresses[(i+1)%crowdSize])
-		if err := c.processes[i].stop(); err != nil {
-			t.Errorf("seed %d: SIGTERM ended a process with %v; its log:%s", c.seed, err, c.book.tail(15))
-		}
-		c.history.mark("process %d stopped", c.processes[i].command.Process.Pid)
-		c.processes[i] = c.start(c.configs[i])
+		c.restart(i)
 		c.awaitReady(c.processes[i], c.addresses[i])
+		c.awaitShared()
 	}
 	time.Sleep(load(t) / 4)
 	stop()
+	moved := c.acquired()
 	c.end()
+	gap, where := c.history.longestGap()
+	if gap >= most {
+		t.Errorf("seed %d: nothing came for %s while messages waited, want less than %s: %s", c.seed, gap, most, where)
+	}
 	longest, at := c.longestWait()
 	if longest >= most {
 		t.Errorf("seed %d: a message waited %s, want less than %s: %s", c.seed, longest, most, at)
@@ -172,5 +164,8 @@ func TestRollingRestartOfAll(t *testing.T) {
 	if n := len(c.book.matching(logTakeover)); n > 0 {
 		t.Errorf("seed %d: %d partitions were taken over, want all to be handed over", c.seed, n)
 	}
-	t.Logf("%s, longest wait %s (%s)", c.summary(), longest.Round(time.Millisecond), at)
+	t.Logf("%s, longest gap %s, longest wait %s, %d partitions acquired", c.summary(),
+		gap.Round(time.Millisecond), longest.Round(time.Millisecond), moved)
+	t.Logf("the gap: %s", where)
+	t.Logf("the wait: %s", at)
 }

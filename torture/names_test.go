@@ -11,6 +11,9 @@ const (
 	logTakeover = "takeover=true"
 	// logAcquired is in the log line of any partition that was acquired.
 	logAcquired = "partition acquired"
+	// logReleased and logLost are in the log lines of how a tenancy ends.
+	logReleased = "partition released"
+	logLost     = "partition lost"
 	// logLate is in the log line of a send that was under way at the end of its lease.
 	logLate = "a send was under way when the partition was lost"
 )

@@ -11,9 +11,10 @@ import (
 )
 
 // configuration is the config file of a process: where it listens, where the
-// outbox is kept, the lease term, the webhook's address, the file binding's folder
-// and the number of partitions. So many attempts are allowed that nothing ends as a dead letter,
-// which would rightly let a key's tail go on.
+// outbox is kept, the lease term, the webhook's address, the file binding's
+// folder, the number of partitions and the webhook's timeout. So many attempts are
+// allowed that nothing ends as a dead letter, which would rightly let a key's tail
+// go on.
 const configuration = `version: 1
 http: { listen: %[1]q }
 store: %[2]s
@@ -25,7 +26,7 @@ routes:
     ordering_key: payload.key
     bindings:
       hook:
-        webhook: { url: %[4]q, timeout: 400ms }
+        webhook: { url: %[4]q, timeout: %[7]s }
         retry: { attempts: 100000, backoff: 10ms..300ms }
       file:
         file: { path: "%[5]s/orders.jsonl" }
@@ -35,12 +36,18 @@ routes:
     source: { http: { path: /loose } }
     bindings:
       hook:
-        webhook: { url: %[4]q, timeout: 400ms }
+        webhook: { url: %[4]q, timeout: %[7]s }
         retry: { attempts: 100000, backoff: 10ms..300ms }
       file:
         file: { path: "%[5]s/loose.jsonl" }
         retry: { attempts: 100000, backoff: 10ms..300ms }
 `
+
+// Of the webhook bindings.
+const (
+	sendTimeout = 400 * time.Millisecond
+	concurrency = 16 // unless configured
+)
 
 // bindings are the destinations that every message goes to.
 var bindings = []string{"hook", "file"}
@@ -75,12 +82,19 @@ func newRig(t *testing.T, seed uint64, store, files string) *rig {
 // configure writes the config of a process that listens at address.
 func (r *rig) configure(address string) string {
 	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "gobridge.yaml")
 	store := "{ memory: {} }"
 	if r.store != "" {
 		store = fmt.Sprintf("{ sqlite: { path: %q } }", filepath.Join(r.store, "outbox.db"))
 	}
-	text := fmt.Sprintf(configuration, address, store, r.term, r.receiver.server.URL, r.files, r.partitions)
+	return r.configureOn(store, address, r.receiver.server.URL)
+}
+
+// configureOn is configure with the store as the config file has it, and with
+// another address of the webhook.
+func (r *rig) configureOn(store, address, hook string) string {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "gobridge.yaml")
+	text := fmt.Sprintf(configuration, address, store, r.term, hook, r.files, r.partitions, sendTimeout)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
