@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
@@ -22,18 +21,25 @@ import (
 // and that of a released one the row's own. A row's own revision goes up by whole
 // epochs, so that no revision comes twice, whatever its hearts beat.
 //
-// Three rules make a beat as good as a renewal of each row:
+// Four rules make a beat as good as a renewal of each row:
 //
-//   - Whoever takes a lease over checks its row and its heart in one transaction.
-//   - Whoever has beaten reads the rows afterwards, and counts as renewed what is
-//     still his. What was taken over before the beat shows; what is not taken
-//     over by then cannot be any more on what was observed before the beat.
+//   - Whoever takes a held lease over stops its heart first, on condition that it
+//     has not beaten since it was observed. A stopped heart never beats again.
+//   - So a beat that succeeds says that nobody has taken any row under the heart.
+//     One that fails says nothing: each row is then renewed by itself, under a new
+//     heart, and those that have been taken over show.
+//   - A row is changed only as it was last seen, so that no late request can put it
+//     back under an old heart.
 //   - A heart beats for nothing but what is to be renewed. When something else is
-//     under it, a new heart takes the others over, and the old one stops.
+//     under it, a new heart takes the others over, and the old one is left alone.
+//
+// The package protocol has a model of it.
 type heart struct {
 	id    string
 	beats int64
 	at    time.Time // of the last beat, by the holder's clock
+	// stopped says that somebody has taken over a lease that was under it.
+	stopped bool
 }
 
 const (
@@ -52,7 +58,7 @@ func nextEpoch(revision int64) int64 { return (revision/epoch + 1) * epoch }
 
 func parseHeart(it item) (heart, error) {
 	p := parser{it: it}
-	h := heart{id: strings.TrimPrefix(p.text(attrSK), heartPrefix), beats: p.num("beats"), at: p.time("renewed_at")}
+	h := heart{id: strings.TrimPrefix(p.text(attrSK), heartPrefix), beats: p.num("beats"), at: p.time("renewed_at"), stopped: p.num("stopped") != 0}
 	return h, p.err
 }
 
@@ -61,9 +67,9 @@ func (r *lease) under(h *heart) {
 	if r.Released || r.heart != h.id {
 		return
 	}
-	r.beating, r.beats = true, h.beats
+	r.beating, r.beats = !h.stopped, h.beats
 	r.Revision = r.raw + max(0, h.beats-r.base)
-	if h.at.After(r.RenewedAt) {
+	if h.beats > r.base {
 		r.RenewedAt = h.at
 	}
 }
@@ -86,7 +92,7 @@ func (l *leases) ensureHeart(ctx context.Context, c call) (heart, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heart, l.covered = h, map[gobridge.Partition]gobridge.Lease{}
+	l.heart, l.covered = h, map[gobridge.Partition]*lease{}
 	return h, nil
 }
 
@@ -94,23 +100,23 @@ func (l *leases) heartEnds(at time.Time) int64 {
 	return at.Add(heartLife + l.store.options.Retention).Unix()
 }
 
-// beat renews everything under a heart. It reports false if there is no such
-// heart any more.
-func (l *leases) beat(ctx context.Context, c call, id string) (bool, error) {
+// beat renews everything under a heart. It reports false if the heart has been
+// stopped, or is gone.
+func (l *leases) beat(ctx context.Context, c call, id string) (heart, bool, error) {
 	at := clean(l.store.now())
-	update, exists := "SET #renewed_at = :now, #ttl = :ttl ADD #beats :one", "attribute_exists(#PK)"
+	update, beats := "SET #renewed_at = :now, #ttl = :ttl ADD #beats :one", "attribute_exists(#PK) AND attribute_not_exists(#stopped)"
 	out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
-		Key: heartKey(id), UpdateExpression: &update, ConditionExpression: &exists,
-		ExpressionAttributeNames: names(update, exists), ExpressionAttributeValues: item{
+		Key: heartKey(id), UpdateExpression: &update, ConditionExpression: &beats,
+		ExpressionAttributeNames: names(update, beats), ExpressionAttributeValues: item{
 			":now": num(nanos(at)), ":ttl": num(l.heartEnds(at)), ":one": num(1),
 		},
 		ReturnValues: types.ReturnValueAllNew,
 	})
-	if _, gone := failedCondition(err); gone {
-		return false, nil
+	if _, stopped := failedCondition(err); stopped {
+		return heart{}, false, nil
 	}
 	if err != nil {
-		return true, err
+		return heart{}, true, err
 	}
 	h, err := parseHeart(out.Attributes)
 	l.mu.Lock()
@@ -118,11 +124,28 @@ func (l *leases) beat(ctx context.Context, c call, id string) (bool, error) {
 	if l.heart.id == id && l.heart.beats < h.beats {
 		l.heart = h
 	}
-	return true, err
+	return h, true, err
 }
 
-// stop gives a heart up: what is renewed next comes under a new one.
-func (l *leases) stop(id string) {
+// stop stops the heart of a lease that is to be taken over, unless it has beaten
+// since it was read.
+func (l *leases) stop(ctx context.Context, c call, old *lease) (bool, error) {
+	update, still := "SET #stopped = :one", "#beats = :beats"
+	_, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
+		Key: heartKey(old.heart), UpdateExpression: &update, ConditionExpression: &still,
+		ExpressionAttributeNames: names(update, still), ExpressionAttributeValues: item{":one": num(1), ":beats": num(old.beats)},
+	})
+	if _, beaten := failedCondition(err); beaten {
+		return false, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leave(old.heart)
+	return err == nil, err
+}
+
+// leave gives a heart up, under the lock: what is renewed next comes under a new one.
+func (l *leases) leave(id string) {
 	if l.heart.id == id {
 		l.heart, l.covered = heart{}, nil
 	}
@@ -133,49 +156,23 @@ func (l *leases) cover(r *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.heart.id == r.heart {
-		l.covered[r.Partition] = r.Lease
+		l.covered[r.Partition] = r
 	}
 }
 
-// uncover notes that a lease is given up, and returns when it was renewed last.
+// uncover notes that a lease is not held any more, and returns when it was renewed
+// last.
 func (l *leases) uncover(given *gobridge.Lease) (renewed time.Time, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	row, ok := l.covered[given.Partition]
-	if !ok || row.Token != given.Token {
+	row := l.covered[given.Partition]
+	if row == nil || row.Token != given.Token {
 		return time.Time{}, false
 	}
 	delete(l.covered, given.Partition)
-	if l.heart.at.After(row.RenewedAt) {
-		return l.heart.at, true
-	}
-	return row.RenewedAt, true
-}
-
-// together sorts leases that are to be renewed into those that a beat renews and
-// those whose rows must be written: because they are not under the heart, or
-// their last error is another. If anything else is under it, the heart stops.
-func (l *leases) together(all []gobridge.Lease) (id string, beaten, written []gobridge.Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	others := maps.Clone(l.covered)
-	for _, asked := range all {
-		if others[asked.Partition].Token == asked.Token {
-			delete(others, asked.Partition)
-		}
-	}
-	if len(others) > 0 {
-		l.stop(l.heart.id)
-	}
-	for _, asked := range all {
-		row, ok := l.covered[asked.Partition]
-		if ok && row.Token == asked.Token && row.LastError == asked.LastError && row.LastErrorAt.Equal(asked.LastErrorAt) {
-			beaten = append(beaten, asked)
-		} else {
-			written = append(written, asked)
-		}
-	}
-	return l.heart.id, beaten, written
+	last := *row
+	last.under(&l.heart)
+	return last.RenewedAt, true
 }
 
 // Renew implements [gobridge.LeaseStore].
@@ -185,46 +182,61 @@ func (l *leases) Renew(ctx context.Context, all []gobridge.Lease) ([]gobridge.Le
 		return nil, fail(c.op, "", err)
 	}
 	id, beaten, written := l.together(all)
-	out, rest, err := l.renewTogether(ctx, c, id, beaten)
-	renewed, err2 := l.renewRows(ctx, c, append(written, rest...))
+	out, alive, err := l.renewTogether(ctx, c, id, beaten)
+	if !alive {
+		written = all
+	}
+	renewed, err2 := l.renewRows(ctx, c, written)
 	return append(out, renewed...), fail(c.op, "", errors.Join(err, err2))
 }
 
-// renewTogether renews leases with a beat. Rest are those that turn out not to be
-// under the heart, or all when it is gone.
-func (l *leases) renewTogether(ctx context.Context, c call, id string, leases []gobridge.Lease) (out, rest []gobridge.Lease, err error) {
-	if len(leases) == 0 {
-		return nil, nil, nil
+// together sorts leases that are to be renewed into those that a beat renews and
+// those whose rows must be written: because they are not under the heart, or
+// their last error is another. If anything else is under it, the heart is left.
+func (l *leases) together(all []gobridge.Lease) (id string, beaten []*lease, written []gobridge.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, asked := range all {
+		if row := l.covered[asked.Partition]; row != nil && row.Token == asked.Token {
+			n++
+		}
 	}
-	alive, err := l.beat(ctx, c, id)
+	if n < len(l.covered) {
+		l.leave(l.heart.id)
+	}
+	for _, asked := range all {
+		row := l.covered[asked.Partition]
+		if row != nil && row.Token == asked.Token && row.LastError == asked.LastError && row.LastErrorAt.Equal(asked.LastErrorAt) {
+			beaten = append(beaten, row)
+		} else {
+			written = append(written, asked)
+		}
+	}
+	return l.heart.id, beaten, written
+}
+
+// renewTogether renews leases with a beat, or reports false: then nothing is known.
+func (l *leases) renewTogether(ctx context.Context, c call, id string, rows []*lease) (out []gobridge.Lease, alive bool, err error) {
+	if len(rows) == 0 {
+		return nil, true, nil
+	}
+	h, alive, err := l.beat(ctx, c, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, true, err
 	}
 	if !alive {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.stop(id)
-		return nil, leases, nil
+		l.leave(id)
+		return nil, false, nil
 	}
-	rows, err := l.list(ctx, c) // after the beat
-	if err != nil {
-		return nil, nil, err
+	for _, row := range rows {
+		renewed := *row
+		renewed.under(&h)
+		out = append(out, renewed.Lease)
 	}
-	byPartition := map[gobridge.Partition]*lease{}
-	for i := range rows {
-		byPartition[rows[i].Partition] = &rows[i]
-	}
-	for _, asked := range leases {
-		switch r := byPartition[asked.Partition]; {
-		case r == nil || r.Token != asked.Token || r.Released:
-			l.uncover(&asked)
-		case r.heart == id && r.beating:
-			out = append(out, r.Lease)
-		default: // an older request of this handle's was late
-			rest = append(rest, asked)
-		}
-	}
-	return out, rest, nil
+	return out, true, nil
 }
 
 // renewRows renews leases row by row, and brings them under the heart.
@@ -252,32 +264,42 @@ func (l *leases) renewRows(ctx context.Context, c call, leases []gobridge.Lease)
 	return out, errors.Join(errs...)
 }
 
+// renewRow renews a lease by its row, and returns nil if it is not held any more.
 func (l *leases) renewRow(ctx context.Context, c call, h heart, asked *gobridge.Lease) (*lease, error) {
 	if asked.Partition == "" || len(escape(string(asked.Partition))) > 1024 {
 		return nil, nil
 	}
-	update := "SET #renewed_at = :now, #heart = :heart, #base = :base"
-	values := item{
-		":now": num(nanos(clean(l.store.now()))), ":heart": str(h.id), ":base": num(h.beats), ":epoch": num(int64(epoch)),
-		":owner": text(asked.Token.Owner), ":version": num(asked.Token.Version),
+	nonce := newNonce()
+	for {
+		row, err := l.read(ctx, c)
+		if err != nil || row.Revision == 0 || row.Token != asked.Token || row.Released {
+			return nil, err
+		}
+		if row.nonce == nonce { // an attempt whose answer was lost
+			return &row, nil
+		}
+		update, same := "SET #renewed_at = :now, #heart = :heart, #base = :base, #revision = :revision, #nonce = :nonce", "#revision = :over"
+		values := item{
+			":now": num(nanos(clean(l.store.now()))), ":heart": str(h.id), ":base": num(h.beats),
+			":over": num(row.raw), ":revision": num(nextEpoch(row.Revision)), ":nonce": str(nonce),
+		}
+		if asked.LastError == "" && asked.LastErrorAt.IsZero() {
+			update += " REMOVE #last_error, #last_error_at"
+		} else {
+			update += ", #last_error = :error, #last_error_at = :error_at"
+			values[":error"], values[":error_at"] = text(asked.LastError), num(nanos(clean(asked.LastErrorAt)))
+		}
+		out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
+			Key: leaseKey(asked.Partition), UpdateExpression: &update, ConditionExpression: &same,
+			ExpressionAttributeNames: names(update, same), ExpressionAttributeValues: values, ReturnValues: types.ReturnValueAllNew,
+		})
+		if _, changed := failedCondition(err); changed {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		got, err := parseLease(out.Attributes)
+		return &got, err
 	}
-	if asked.LastError == "" && asked.LastErrorAt.IsZero() {
-		update += " ADD #revision :epoch REMOVE #last_error, #last_error_at"
-	} else {
-		update += ", #last_error = :error, #last_error_at = :error_at ADD #revision :epoch"
-		values[":error"], values[":error_at"] = text(asked.LastError), num(nanos(clean(asked.LastErrorAt)))
-	}
-	out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
-		Key: leaseKey(asked.Partition), UpdateExpression: &update, ConditionExpression: ptr(heldLease),
-		ExpressionAttributeNames: names(update, heldLease), ExpressionAttributeValues: values,
-		ReturnValues: types.ReturnValueAllNew,
-	})
-	if _, lost := failedCondition(err); lost {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	got, err := parseLease(out.Attributes)
-	return &got, err
 }

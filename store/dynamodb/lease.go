@@ -23,11 +23,10 @@ import (
 type leases struct {
 	store *Store
 
-	making sync.Mutex // held while a heart is made
-	mu     sync.Mutex
-	heart  heart
-	// covered are the leases that the heart renews, as their rows have them.
-	covered map[gobridge.Partition]gobridge.Lease
+	making  sync.Mutex // held while a heart is made
+	mu      sync.Mutex
+	heart   heart
+	covered map[gobridge.Partition]*lease // the rows under the heart, as they were written
 }
 
 // Leases implements [gobridge.Leaser]. Each call returns another handle: what
@@ -44,8 +43,8 @@ type lease struct {
 	// when it came under it.
 	raw, base int64
 	heart     string
-	beats     int64 // of the heart
-	beating   bool  // there is such a heart
+	beating   bool // there is such a heart, and it has not been stopped
+	beats     int64
 }
 
 func parseLease(it item) (lease, error) {
@@ -106,7 +105,7 @@ func checkAcquire(request *gobridge.AcquireRequest) error {
 
 func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireRequest) (gobridge.Lease, error) {
 	taken := lease{nonce: newNonce()}
-	for n := 0; ; n++ {
+	for {
 		old, err := l.read(ctx, c)
 		switch {
 		case err != nil:
@@ -117,6 +116,15 @@ func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireR
 		case old.Revision > 0 && !old.Released && old.Revision != request.Observed:
 			return gobridge.Lease{}, &gobridge.Error{Op: c.op, Partition: c.partition, Err: gobridge.ErrLeaseHeld,
 				Hint: fmt.Sprintf("held by %s, revision %d", old.Token, old.Revision)}
+		}
+		if old.beating {
+			stopped, err := l.stop(ctx, c, &old)
+			if err != nil {
+				return gobridge.Lease{}, err
+			}
+			if !stopped {
+				continue
+			}
 		}
 		h, err := l.ensureHeart(ctx, c)
 		if err != nil {
@@ -129,19 +137,13 @@ func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireR
 			Token:     gobridge.Token{Owner: request.Owner, Version: max(old.Token.Version, request.MinVersion) + 1},
 			Term:      request.Term, Revision: taken.raw, AcquiredAt: now, RenewedAt: now,
 		}
-		err = l.put(ctx, c, &taken, &old)
-		if err == nil {
+		done, err := l.put(ctx, c, &taken, &old)
+		if err != nil {
+			return gobridge.Lease{}, err
+		}
+		if done {
 			l.cover(&taken)
 			return taken.Lease, nil
-		}
-		var cancelled *types.TransactionCanceledException
-		if _, changed := failedCondition(err); changed {
-			continue
-		} else if !errors.As(err, &cancelled) {
-			return gobridge.Lease{}, err
-		}
-		if err := l.store.pause(ctx, n, cancelled); err != nil {
-			return gobridge.Lease{}, err
 		}
 	}
 }
@@ -165,9 +167,9 @@ func (l *leases) read(ctx context.Context, c call) (lease, error) {
 	return row, err
 }
 
-// put writes a lease over the one that was read. If that is held, its heart must
-// not have beaten since: both are checked in one transaction.
-func (l *leases) put(ctx context.Context, c call, taken, old *lease) error {
+// put writes a lease over the one that was read, and reports false if that has
+// changed since.
+func (l *leases) put(ctx context.Context, c call, taken, old *lease) (bool, error) {
 	row := leaseKey(taken.Partition)
 	row["owner"], row["version"], row["term"] = text(taken.Token.Owner), num(taken.Token.Version), num(taken.Term)
 	row["revision"], row["nonce"], row["heart"], row["base"] = num(taken.raw), str(taken.nonce), str(taken.heart), num(taken.base)
@@ -176,24 +178,14 @@ func (l *leases) put(ctx context.Context, c call, taken, old *lease) error {
 	if old.Revision > 0 {
 		condition, values = "#revision = :over", item{":over": num(old.raw)}
 	}
-	if !old.beating {
-		_, err := l.store.putItem(ctx, c, &ddb.PutItemInput{
-			Item: row, ConditionExpression: &condition, ExpressionAttributeNames: names(condition), ExpressionAttributeValues: values,
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		})
-		return err
-	}
-	update, still := "ADD #takeovers :one", "#beats = :beats"
-	return l.store.transact(ctx, c, []types.TransactWriteItem{
-		{Put: &types.Put{
-			TableName: &l.store.table, Item: row, ConditionExpression: &condition,
-			ExpressionAttributeNames: names(condition), ExpressionAttributeValues: values,
-		}},
-		{Update: &types.Update{ // checks, and needs no right to ConditionCheckItem
-			TableName: &l.store.table, Key: heartKey(old.heart), UpdateExpression: &update, ConditionExpression: &still,
-			ExpressionAttributeNames: names(update, still), ExpressionAttributeValues: item{":one": num(1), ":beats": num(old.beats)},
-		}},
+	_, err := l.store.putItem(ctx, c, &ddb.PutItemInput{
+		Item: row, ConditionExpression: &condition, ExpressionAttributeNames: names(condition), ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
+	if _, changed := failedCondition(err); changed {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 const heldLease = "#owner = :owner AND #version = :version AND attribute_not_exists(#released)"
