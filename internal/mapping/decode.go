@@ -163,12 +163,14 @@ func (r *reader) finish(e *messaging.Envelope) error {
 		return wrong(ownEvent, "is %s; it is %s or %s", shown(kind), eventNone, eventMade)
 	case r.attributes == nil:
 	case kind == eventMade:
-		r.unmake()
+		e.Headers = r.headers
+		r.attributes.Restore(e)
 	default:
 		e.ID, e.Headers = r.attributes.ID(), r.headers
 		r.attributes.Apply(e)
 	}
 	delete(r.headers, "") // no message has one
+	e.Headers = nil
 	if len(r.headers) > 0 {
 		e.Headers = r.headers
 	}
@@ -182,19 +184,6 @@ func (r *reader) finish(e *messaging.Envelope) error {
 		return err
 	}
 	return r.times(e)
-}
-
-// unmake turns the extensions of an event that was made of a message back into
-// its headers.
-func (r *reader) unmake() {
-	for name, value := range r.attributes {
-		if takenNames[name] {
-			continue
-		}
-		if _, beside := r.headers[name]; !beside {
-			r.headers[name] = value
-		}
-	}
 }
 
 func (r *reader) identity(e *messaging.Envelope) error {

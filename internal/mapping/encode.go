@@ -22,6 +22,11 @@ import (
 func (p Protocol) Encode(d *gobridge.Delivery, f Format) (Message, error) {
 	w := writer{p: p, pairs: make([]Pair, 0, len(d.Envelope.Headers)+16)}
 	m := Message{ContentType: d.Envelope.ContentType, Payload: d.Envelope.Payload}
+	if f == Plain && p.CloudEvents == headerPrefix && !inJSON(&d.Envelope, Binary) {
+		if _, ok := came(d.Envelope.Headers); ok {
+			f = Binary // its headers as they are make it that
+		}
+	}
 	switch f {
 	case Plain:
 		w.headers(d.Envelope.Headers, slices.Sorted(maps.Keys(d.Envelope.Headers)), nil)
@@ -42,18 +47,17 @@ func (p Protocol) Encode(d *gobridge.Delivery, f Format) (Message, error) {
 	if ev.made {
 		w.event = eventMade
 	}
-	if strings.HasPrefix(mediaType(m.ContentType), anyCE) {
-		f = Structured // in binary mode the payload would be taken for the event
-	}
-	if f == Binary {
-		w.attributes(ev.attributes)
-		w.headers(d.Envelope.Headers, ev.rest, p.isAttribute)
-	} else {
-		if m.Payload, err = Structure(ev.attributes, &d.Envelope); err != nil {
+	if inJSON(&d.Envelope, f) {
+		if m.Payload, err = structure(ev.attributes, &d.Envelope); err != nil {
 			return m, err
 		}
 		m.ContentType = structuredCE
-		w.headers(d.Envelope.Headers, ev.rest, func(name string) bool { return p.repeats(ev.attributes, name) })
+		w.headers(d.Envelope.Headers, ev.rest, func(name string) bool {
+			return p.repeats(ev.attributes, name) || strings.EqualFold(name, contentEncoding)
+		})
+	} else {
+		w.attributes(ev.attributes)
+		w.headers(d.Envelope.Headers, ev.rest, p.isAttribute)
 	}
 	w.own(d, &ev)
 	m.Pairs = w.pairs

@@ -102,6 +102,20 @@ func parseTime(name, value string) (time.Time, error) {
 	return t, nil
 }
 
+// Restore gives a message of which an event was made the headers that became
+// extensions, where it has not got them already.
+func (a Attributes) Restore(e *messaging.Envelope) {
+	for name, value := range a {
+		if _, beside := e.Headers[name]; beside || takenNames[name] {
+			continue
+		}
+		if e.Headers == nil {
+			e.Headers = make(messaging.Headers)
+		}
+		e.Headers[name] = value
+	}
+}
+
 // Apply makes the attributes, which are valid, part of the message: type becomes
 // the subject, partitionkey the ordering key and time CreatedAt, and all of them
 // stay with it as ce- headers but datacontenttype, which is the content type.
@@ -153,14 +167,7 @@ type event struct {
 	rest []string
 }
 
-// EventOf returns the attributes with which a message goes out as a CloudEvent,
-// datacontenttype aside, and the names of its headers that are none of them, in
-// ascending order. Made says that the message did not come as one.
-func EventOf(d *gobridge.Delivery) (attributes Attributes, made bool, rest []string, err error) {
-	ev, err := eventOf(d)
-	return ev.attributes, ev.made, ev.rest, err
-}
-
+// eventOf returns the event as which a message goes out.
 func eventOf(d *gobridge.Delivery) (event, error) {
 	if ev, ok := came(d.Envelope.Headers); ok {
 		return ev, nil
@@ -204,12 +211,10 @@ func makeEvent(d *gobridge.Delivery) (event, error) {
 	ev := event{made: true, attributes: Attributes{
 		"specversion": cloudEventsV1, "id": e.ID, "source": madeSource + d.Route, "type": e.Subject,
 	}}
-	switch {
-	case e.ID == "" || !text(e.ID):
-		return event{}, wrong("the message's ID", "is %s, which no CloudEvent can have as its id: it is empty, not valid UTF-8, or has control characters", shown(e.ID))
-	case !text(e.Subject):
-		return event{}, wrong("the subject", "is %s, which no CloudEvent can have as its type: it is not valid UTF-8, or has control characters", shown(e.Subject))
-	case e.Subject == "":
+	if err := madeFrom(e); err != nil {
+		return event{}, err
+	}
+	if e.Subject == "" {
 		ev.attributes["type"] = noSubject
 	}
 	if !e.CreatedAt.IsZero() {
@@ -229,6 +234,40 @@ func makeEvent(d *gobridge.Delivery) (event, error) {
 	}
 	slices.Sort(ev.rest)
 	return ev, nil
+}
+
+// madeFrom returns why no event can be made of the message.
+func madeFrom(e *messaging.Envelope) error {
+	switch {
+	case e.ID == "" || !text(e.ID):
+		return wrong("the message's ID", "is %s, which no CloudEvent can have as its id: it is empty, not valid UTF-8, or has control characters", shown(e.ID))
+	case !text(e.Subject):
+		return wrong("the subject", "is %s, which no CloudEvent can have as its type: it is not valid UTF-8, or has control characters", shown(e.Subject))
+	}
+	return nil
+}
+
+// Carry returns the error with which [Protocol.Encode] would refuse the message
+// in the format, or nil.
+func Carry(e *messaging.Envelope, f Format) error {
+	if f == Plain {
+		return nil
+	}
+	if _, ok := came(e.Headers); !ok {
+		if err := madeFrom(e); err != nil {
+			return err
+		}
+	}
+	if inJSON(e, f) {
+		return declarable(e.ContentType)
+	}
+	return nil
+}
+
+// inJSON reports whether a message goes out in JSON: in binary mode, a payload
+// that is an event by its content type would be taken for the event itself.
+func inJSON(e *messaging.Envelope, f Format) bool {
+	return f == Structured || f == Binary && strings.HasPrefix(mediaType(e.ContentType), anyCE)
 }
 
 // isTrace reports whether a name is that of the trace context, which has a place

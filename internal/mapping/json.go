@@ -19,12 +19,12 @@ import (
 // with an event around it; its own limit is 10,000.
 const maxNesting = 9000
 
-// Structure writes an event as JSON (JSON event format 1.0.2): the attributes,
+// structure writes an event as JSON (JSON event format 1.0.2): the attributes,
 // and the envelope's content type and payload as datacontenttype and data. Only
 // the content type can be wrong.
-func Structure(attributes Attributes, e *messaging.Envelope) ([]byte, error) {
-	if e.ContentType != "" && (!text(e.ContentType) || !isMediaType(e.ContentType)) {
-		return nil, wrong("the content type", "is %s, which no CloudEvent can have: it is no media type, like application/json or text/plain; charset=utf-8", shown(e.ContentType))
+func structure(attributes Attributes, e *messaging.Envelope) ([]byte, error) {
+	if err := declarable(e.ContentType); err != nil {
+		return nil, err
 	}
 	var out bytes.Buffer
 	out.Grow(len(e.Payload)*4/3 + 512)
@@ -52,6 +52,14 @@ func Structure(attributes Attributes, e *messaging.Envelope) ([]byte, error) {
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
+}
+
+// declarable returns why a content type can't be a datacontenttype.
+func declarable(contentType string) error {
+	if contentType != "" && (!text(contentType) || !isMediaType(contentType)) {
+		return wrong("the content type", "is %s, which no CloudEvent can have: it is no media type, like application/json or text/plain; charset=utf-8", shown(contentType))
+	}
+	return nil
 }
 
 func member(out *bytes.Buffer, name string) {

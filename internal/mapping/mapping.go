@@ -17,10 +17,10 @@
 //	gobridge-route, -binding, -partition, -seq, -token-version, -attempt, -redrives
 //	                        tell of the delivery
 //
-// What is empty is left out. Values are as they are, not escaped. A header can't
+// What is empty is left out, unless an event beside it says something else. Values are as they are, not escaped. A header can't
 // stand by itself if its name is empty, content-type, begins with gobridge- or
-// would be taken for an attribute of the event beside it, or if
-// [Protocol].Carries says so; gobridge-headers has it as name=value&name=value,
+// would be taken for an attribute of the event beside it, if it is
+// content-encoding and the payload is in JSON, or if [Protocol].Carries says so; gobridge-headers has it as name=value&name=value,
 // both percent-encoded, as [JoinHeaders] writes it. The time before which a
 // message is not to be delivered has passed, and does not travel.
 //
@@ -145,33 +145,35 @@ func shown(value string) string {
 
 // Names of gobridge's own pairs.
 const (
-	ownPrefix     = "gobridge-"
-	ownID         = "gobridge-id"
-	ownDedupeID   = "gobridge-dedupe-id"
-	ownSubject    = "gobridge-subject"
-	ownKey        = messaging.HeaderOrderingKey
-	ownCreatedAt  = "gobridge-created-at"
-	ownNotBefore  = "gobridge-not-before"
-	ownExpiresAt  = "gobridge-expires-at"
-	ownHeaders    = "gobridge-headers"
-	ownEvent      = "gobridge-event"
-	ownRoute      = "gobridge-route"
-	ownBinding    = "gobridge-binding"
-	ownPartition  = "gobridge-partition"
-	ownSeq        = "gobridge-seq"
-	ownToken      = "gobridge-token-version"
-	ownAttempt    = "gobridge-attempt"
-	ownRedrives   = "gobridge-redrives"
-	eventNone     = "none"
-	eventMade     = "made"
-	contentType   = "content-type"
-	headerPrefix  = "ce-" // of attributes among a message's headers
-	noSubject     = "gobridge.message"
-	madeSource    = "/gobridge/"
-	anyCE         = "application/cloudevents"
-	structuredCE  = anyCE + "+json"
-	impliedType   = "application/json"
-	cloudEventsV1 = "1.0"
+	ownPrefix    = "gobridge-"
+	ownID        = "gobridge-id"
+	ownDedupeID  = "gobridge-dedupe-id"
+	ownSubject   = "gobridge-subject"
+	ownKey       = messaging.HeaderOrderingKey
+	ownCreatedAt = "gobridge-created-at"
+	ownNotBefore = "gobridge-not-before"
+	ownExpiresAt = "gobridge-expires-at"
+	ownHeaders   = "gobridge-headers"
+	ownEvent     = "gobridge-event"
+	ownRoute     = "gobridge-route"
+	ownBinding   = "gobridge-binding"
+	ownPartition = "gobridge-partition"
+	ownSeq       = "gobridge-seq"
+	ownToken     = "gobridge-token-version"
+	ownAttempt   = "gobridge-attempt"
+	ownRedrives  = "gobridge-redrives"
+	eventNone    = "none"
+	eventMade    = "made"
+	contentType  = "content-type"
+	// contentEncoding is how the payload is packed, and not the JSON around it.
+	contentEncoding = "content-encoding"
+	headerPrefix    = "ce-" // of attributes among a message's headers
+	noSubject       = "gobridge.message"
+	madeSource      = "/gobridge/"
+	anyCE           = "application/cloudevents"
+	structuredCE    = anyCE + "+json"
+	impliedType     = "application/json"
+	cloudEventsV1   = "1.0"
 )
 
 // isOwn reports whether a name is kept for gobridge.

@@ -66,7 +66,7 @@ var envelopes = map[string]messaging.Envelope{
 			"tenant": "acme", "Tenant": "other", "x-empty": "", "empty": "", "traceparent": traceparent, "tracestate": "a=b",
 			"baggage": "c=d", "id": "header's", "data": "d", "partitionkey": "q", "content-type": "text/html", "Content-Type": "x",
 			"gobridge-id": "no", "Gobridge-Attempt": "9", "gobridge-received-at": "now", "ce-x": "1", "ce_x": "2",
-			"cloudEvents:x": "3", "cloudEvents_x": "4", "Nats-Msg-Id": "5", "specversion": "1.0", "line": "a\r\nb", "a=b&c": "%+ ",
+			"content-encoding": "gzip", "cloudEvents:x": "3", "cloudEvents_x": "4", "Nats-Msg-Id": "5", "specversion": "1.0", "line": "a\r\nb", "a=b&c": "%+ ",
 		},
 	},
 	"bytes":          {ID: "1", OrderingKey: "\x00\xff", Payload: []byte{0, 0xff, 0xfe}, Headers: messaging.Headers{"\xff\x00": "\xff\x00"}},
@@ -88,6 +88,8 @@ var envelopes = map[string]messaging.Envelope{
 	"half an event":             {ID: "1", Headers: messaging.Headers{"ce-specversion": "1.0", "ce-id": "7"}},
 	"an event of another time":  {ID: "1", Headers: ceHeaders("ce-specversion", "0.3")},
 	"an event unread":           {ID: "1", ContentType: "application/cloudevents+json", Payload: []byte(`{"id":"7"}`)},
+	"an event in an event":      {ID: "/shop 7", Subject: "order.placed", ContentType: "application/cloudevents+json", Payload: []byte(`{}`), Headers: ceHeaders()},
+	"an event as odd content":   {ID: "/shop 7", Subject: "order.placed", ContentType: "application/cloudevents; a=b", Payload: []byte(`{}`), Headers: ceHeaders()},
 	"events unread":             {ID: "1", ContentType: "application/cloudevents-batch+json", Payload: []byte(`[]`)},
 }
 
@@ -435,6 +437,12 @@ func TestEncodeRefuses(t *testing.T) {
 		_, err := protocols["kafka"].Encode(delivery(c.envelope), mapping.Structured)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: the error is %v, want %s", c.envelope, err, c.want)
+		}
+		if early := mapping.Carry(&c.envelope, mapping.Structured); early == nil || early.Error() != err.Error() {
+			t.Errorf("%q: beforehand the error is %v, then %v", c.envelope, early, err)
+		}
+		if err := mapping.Carry(&c.envelope, mapping.Plain); err != nil {
+			t.Errorf("%q: %v", c.envelope, err)
 		}
 	}
 	if _, err := protocols["kafka"].Encode(delivery(messaging.Envelope{ID: "a"}), mapping.Format(9)); err == nil {
