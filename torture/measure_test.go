@@ -14,7 +14,7 @@ func (h *history) take(id, partition string, answered, came time.Duration) {
 	h.add(event{at: came, kind: arrived, binding: "hook", id: id, partition: partition, version: 1, taken: true})
 }
 
-func TestLongestGap(t *testing.T) {
+func TestGaps(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		tell func(h *history)
@@ -53,9 +53,30 @@ func TestLongestGap(t *testing.T) {
 	} {
 		h := newHistory()
 		c.tell(h)
-		if got, where := h.longestGap(); got != c.want {
-			t.Errorf("%s: the longest gap is %s (%s), want %s", c.name, got, where, c.want)
+		if got := longest(h.gaps()); got.long() != c.want {
+			t.Errorf("%s: the longest gap is %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+func TestHandovers(t *testing.T) {
+	r := &rig{t: t, history: newHistory(), book: &logbook{}}
+	r.book.log(1*ms, 10, acquiredText("p", 1))
+	r.book.log(1*ms, 20, acquiredText("q", 1))
+	deliver := func(at time.Duration, partition string, version int64, id string) {
+		r.history.add(event{at: 10 * ms, kind: acked, id: id})
+		r.history.add(event{at: at, kind: arrived, binding: "hook", partition: partition, version: version, id: id, taken: true})
+	}
+	deliver(20*ms, "p", 1, "a")
+	deliver(21*ms, "q", 1, "b")
+	r.history.add(event{at: 100 * ms, kind: mark, note: "process 10 is told to stop"})
+	r.book.log(150*ms, 20, `level=INFO msg="partition is handed over" partition=q to=vm-30-X`)
+	deliver(300*ms, "p", 2, "c")
+	deliver(310*ms, "p", 2, "d")
+	deliver(320*ms, "q", 3, "e")
+	got := r.handovers()
+	if len(got) != 2 || got[0].long() != 200*ms || got[1].long() != 170*ms {
+		t.Errorf("hand-overs %v; want 200 ms at p since the stop, and 170 ms at q since its owner began", got)
 	}
 }
 

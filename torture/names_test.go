@@ -14,6 +14,8 @@ const (
 	// logReleased and logLost are in the log lines of how a tenancy ends.
 	logReleased = "partition released"
 	logLost     = "partition lost"
+	// logHandover is in the log line of a partition that its owner begins to hand over.
+	logHandover = "partition is handed over"
 	// logLate is in the log line of a send that was under way at the end of its lease.
 	logLate = "a send was under way when the partition was lost"
 )

@@ -63,9 +63,6 @@ func (l *logbook) owners() map[string]*tenancy {
 	return out
 }
 
-// acquired counts the tenancies so far.
-func (c *crowd) acquired() int { return len(c.book.tenancies()) }
-
 // awaitShared waits until every partition is with a process that lives, and every
 // process has its share.
 func (c *crowd) awaitShared() {
