@@ -46,7 +46,7 @@ func FuzzHeaders(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := s.header(&d)
+		h, _, err := s.header(&d)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,17 +2,13 @@ package webhook
 
 import (
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"gobridge"
+	"gobridge/internal/mapping"
 	"gobridge/internal/percent"
+	"gobridge/messaging"
 )
-
-// headerExtra carries the headers that can't stand by themselves.
-const headerExtra = "Gobridge-Headers"
 
 // webhookID writes an ID so that the signature is unambiguous.
 func webhookID(id string) string { return percent.Encode(id, ".") }
@@ -33,84 +29,65 @@ func (h *headers) set(canonical, value string) {
 	h.Header[canonical] = h.values[last : last+1 : last+1]
 }
 
-// setMeta adds what gobridge says of the delivery.
-func setMeta(h *headers, d *gobridge.Delivery) {
-	set := func(name, value string) {
-		if value != "" {
-			h.set(name, percent.Encode(value, ""))
-		}
-	}
-	e := &d.Envelope
-	set("Gobridge-Id", e.ID)
-	set("Gobridge-Subject", e.Subject)
-	set("Gobridge-Ordering-Key", e.OrderingKey)
-	set("Gobridge-Route", d.Route)
-	set("Gobridge-Binding", d.Binding)
-	set("Gobridge-Partition", string(d.Partition))
-	set("Gobridge-Seq", strconv.FormatInt(d.Seq, 10))
-	set("Gobridge-Token-Version", strconv.FormatInt(d.Token.Version, 10))
-	set("Gobridge-Attempt", strconv.Itoa(d.Attempt))
-	if d.Redrives > 0 {
-		set("Gobridge-Redrives", strconv.Itoa(d.Redrives))
-	}
-	if !e.CreatedAt.IsZero() {
-		set("Gobridge-Created-At", e.CreatedAt.UTC().Format(time.RFC3339Nano))
-	}
-	if !e.ExpiresAt.IsZero() {
-		set("Gobridge-Expires-At", e.ExpiresAt.UTC().Format(time.RFC3339Nano))
-	}
+// carrier tells which of a message's headers can stand by themselves.
+type carrier struct {
+	headers messaging.Headers
+	fixed   http.Header
+	seen    map[string]bool // canonical names of those that are not lower case
 }
 
-// setMessage adds the content type and the message's own headers.
-func setMessage(h *headers, d *gobridge.Delivery, fixed http.Header) {
-	var extra []string
-	add := func(name, value string) {
-		extra = append(extra, percent.Encode(name, "&=+")+"="+percent.Encode(value, "&=+"))
-	}
-	switch contentType := d.Envelope.ContentType; {
-	case contentType == "":
-	case plain(contentType):
-		h.set("Content-Type", contentType)
-	default:
-		add("content-type", contentType)
-	}
-	var other []string // names that are not lower case, which may meet as HTTP sees them
-	for name, value := range d.Envelope.Headers {
-		if name != strings.ToLower(name) {
-			other = append(other, name)
-		} else if !setOwn(h, name, value, fixed) {
-			add(name, value)
-		}
-	}
-	slices.Sort(other)
-	for _, name := range other {
-		value := d.Envelope.Headers[name]
-		if _, taken := h.Header[http.CanonicalHeaderKey(name)]; taken || !setOwn(h, name, value, fixed) {
-			add(name, value)
-		}
-	}
-	if len(extra) > 0 {
-		slices.Sort(extra)
-		h.set(headerExtra, strings.Join(extra, "&"))
-	}
-}
-
-// setOwn adds a header of the message if HTTP can carry it.
-func setOwn(h *headers, name, value string, fixed http.Header) bool {
-	if !token(name) {
+// carries is asked in ascending order of names, in which upper case comes first:
+// of two names that are one to HTTP, the one in lower case stands by itself.
+func (c *carrier) carries(name, value string) bool {
+	if !token(name) || !plain(value) {
 		return false
 	}
 	canonical := http.CanonicalHeaderKey(name)
-	if _, ours := fixed[canonical]; ours || reserved(canonical) {
+	if _, ours := c.fixed[canonical]; ours || reserved(canonical) || strings.HasPrefix(canonical, "Ce-") {
 		return false
 	}
-	if strings.HasPrefix(canonical, "Ce-") {
-		value = percent.Encode(value, "")
-	} else if !plain(value) {
+	lower := strings.ToLower(name)
+	if name == lower {
+		return true
+	}
+	if _, twin := c.headers[lower]; twin || c.seen[canonical] {
 		return false
 	}
-	h.set(canonical, value)
+	if c.seen == nil {
+		c.seen = make(map[string]bool)
+	}
+	c.seen[canonical] = true
 	return true
+}
+
+// setMessage adds the content type, the message's headers and what gobridge says
+// of message and delivery, and returns the body.
+func (s *Sender) setMessage(h *headers, d *gobridge.Delivery) ([]byte, error) {
+	c := carrier{headers: d.Envelope.Headers, fixed: s.fixed}
+	m, err := mapping.Protocol{CloudEvents: "ce-", Carries: c.carries}.Encode(d, s.format)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case m.ContentType == "":
+	case plain(m.ContentType):
+		h.set("Content-Type", m.ContentType)
+	default:
+		h.set("Gobridge-Content-Type", percent.Encode(m.ContentType, ""))
+	}
+	for _, pair := range m.Pairs {
+		canonical := http.CanonicalHeaderKey(pair.Name)
+		value := pair.Value
+		switch _, ours := s.fixed[canonical]; {
+		case ours: // an attribute that every request has
+			continue
+		case strings.HasPrefix(canonical, "Ce-"),
+			strings.HasPrefix(canonical, "Gobridge-") && !lastingNames[canonical] && canonical != "Gobridge-Headers":
+			value = percent.Encode(value, "")
+		}
+		h.set(canonical, value)
+	}
+	return m.Payload, nil
 }
 
 // reservedNames are the headers that a message can't set: those that belong to

@@ -9,17 +9,20 @@
 //	Webhook-Timestamp        when this attempt was made, in seconds
 //	Webhook-Signature        one signature for each secret
 //	Gobridge-Id              the message's ID
+//	Gobridge-Dedupe-Id       what Webhook-Id stands for, where it is another
 //	Gobridge-Subject         its subject, if it has one
 //	Gobridge-Ordering-Key    its ordering key, if it has one
 //	Gobridge-Created-At      when it says it was made, if it does (RFC 3339)
 //	Gobridge-Expires-At      when it expires, if it does (RFC 3339)
+//	Gobridge-Content-Type    its content type, if Content-Type can't carry it
+//	Gobridge-Headers         the message's headers that can't stand by themselves
+//	Gobridge-Event           what to make of what looks like a CloudEvent
 //	Gobridge-Route           the route, Gobridge-Binding the binding
 //	Gobridge-Partition       the partition
 //	Gobridge-Seq             the record's number in the partition
 //	Gobridge-Token-Version   the version of the partition's owner
 //	Gobridge-Attempt         1 is surely the first attempt, more may be a repeat
 //	Gobridge-Redrives        how often it came back from the dead letters, if ever
-//	Gobridge-Headers         the message's headers that can't stand by themselves
 //
 // The values of Gobridge headers are percent-encoded as those of CloudEvents
 // are: '%', '"', space and every byte that is not visible ASCII is written %XX.
@@ -28,12 +31,33 @@
 // not swallow. No two IDs have the same encoding.
 //
 // The message's own headers stand by themselves where HTTP can carry them,
-// trace context among them, and CloudEvents attributes (names that begin with
-// "ce-") percent-encoded. The others, those whose name HTTP reserves or this
+// trace context among them. The others, those whose name HTTP reserves or this
 // sender sets, and those whose value has control characters, bytes beyond ASCII
 // or spaces at its ends, go together into Gobridge-Headers, written as
 // name=value&name=value with both percent-encoded: any parser of URL queries
 // reads it.
+//
+// # CloudEvents
+//
+// A message that came as a CloudEvent goes out as the same event in binary mode
+// (CloudEvents 1.0.2, HTTP binding, section 3.1), its attributes percent-encoded
+// as ce- headers. With Options.Format "cloudevents" every message does, and with
+// "cloudevents_structured" as an event in JSON (section 3.2), which is the body
+// and what is signed. Of a message that did not come as one, an event is made:
+//
+//	id               the message's ID; a redrive keeps it
+//	source           "/gobridge/" and the route
+//	type             the subject, or "gobridge.message" if it has none
+//	time             when it says it was made, if it does
+//	datacontenttype  its content type (in binary mode, Content-Type)
+//	partitionkey     its ordering key, if it has one
+//	traceparent, tracestate, and each header of the message whose name has only
+//	                 lower-case letters and digits, as extensions
+//
+// and Gobridge-Event is "made", by which a bridge gives the message back as it
+// was. In JSON, a payload that is JSON stands in data as it is, digit for digit,
+// and any other in data_base64; so does JSON with white space around it, which
+// would not come back exactly.
 //
 // # The answer
 //
@@ -65,7 +89,9 @@ import (
 	"time"
 
 	"gobridge"
+	"gobridge/internal/mapping"
 	"gobridge/internal/signature"
+	"gobridge/messaging"
 )
 
 // The defaults and bounds.
@@ -74,8 +100,9 @@ const (
 	defaultConnections = 16
 	maxResponseBody    = 64 << 10
 	maxResponseHeader  = 64 << 10
-	// maxOwnHeaders is how many headers the package comment lists, and Content-Type.
-	maxOwnHeaders = 17
+	// maxOwnHeaders is how many headers the package comment lists, and Content-Type,
+	// with a few attributes.
+	maxOwnHeaders = 24
 	// bodyTime bounds the wait for a response body once the status is known.
 	bodyTime = 2 * time.Second
 	// idleTime is shorter than the five seconds after which common servers close
@@ -101,6 +128,10 @@ type Options struct {
 	// Headers go with every request.
 	Headers map[string]string
 
+	// Format is how messages go out: "plain" when empty, "cloudevents" or
+	// "cloudevents_structured". The package comment has what each means.
+	Format string
+
 	// Timeout bounds one request, from connecting to the status; 30 s when zero.
 	Timeout time.Duration
 
@@ -124,6 +155,7 @@ type Sender struct {
 	url          *url.URL
 	shown        string // the URL as errors have it
 	fixed        http.Header
+	format       mapping.Format
 	keys         *signature.Keys
 	timeout      time.Duration
 	now          func() time.Time
@@ -151,6 +183,9 @@ func New(options Options) (*Sender, error) {
 	}
 	target.User = nil
 	s.url = target
+	if s.format, err = mapping.ParseFormat(options.Format); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
 	if len(options.Secrets) > 0 {
 		if s.keys, err = signature.New(options.Secrets); err != nil {
 			return nil, fmt.Errorf("webhook secrets: %w", err)
@@ -254,13 +289,12 @@ func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
 }
 
 func (s *Sender) post(ctx context.Context, d *gobridge.Delivery) error {
-	header, err := s.header(d)
+	header, payload, err := s.header(d)
 	if err != nil {
 		return gobridge.Permanent(fmt.Errorf("post to %s: %w", s.shown, err))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errSilent)
 	defer cancel()
-	payload := d.Envelope.Payload
 	request := (&http.Request{
 		Method:        s.method,
 		URL:           s.url,
@@ -310,27 +344,32 @@ func drain(response *http.Response, keep []byte, cancel func()) []byte {
 	return keep[:n]
 }
 
-// header builds the request's headers.
-func (s *Sender) header(d *gobridge.Delivery) (http.Header, error) {
+// header builds the request's headers, and the body.
+func (s *Sender) header(d *gobridge.Delivery) (http.Header, []byte, error) {
 	h := newHeaders(len(s.fixed) + len(d.Envelope.Headers) + maxOwnHeaders)
 	for name, value := range s.fixed {
 		h.Header[name] = value
 	}
-	setMeta(h, d)
-	setMessage(h, d, s.fixed)
+	body, err := s.setMessage(h, d)
+	if err != nil {
+		return nil, nil, err
+	}
 	now := s.now()
 	id := webhookID(d.DedupeID())
 	h.set(signature.HeaderID, id)
 	h.set(signature.HeaderTimestamp, signature.Timestamp(now))
 	if s.keys != nil {
-		signed, err := s.keys.Sign(id, now, d.Envelope.Payload)
+		signed, err := s.keys.Sign(id, now, body)
 		if err != nil {
-			return nil, fmt.Errorf("sign: %w", err)
+			return nil, nil, fmt.Errorf("sign: %w", err)
 		}
 		h.set(signature.HeaderSignature, signed)
 	}
-	return h.Header, nil
+	return h.Header, body, nil
 }
+
+// Carry refuses what no CloudEvent can carry, if messages go out as such.
+func (s *Sender) Carry(envelope *messaging.Envelope) error { return mapping.Carry(envelope, s.format) }
 
 // broken is the answer when there is no response.
 func (s *Sender) broken(ctx context.Context, err error) error {
