@@ -379,7 +379,9 @@ func (d *decoder) text(n *yaml.Node, k kind, where string) (string, bool) {
 	case "!!int":
 		right = k.Integer
 	case "!!str", "!!timestamp":
-		right = !k.onlyInteger
+		right = !k.onlyInteger && !k.boolean
+	case "!!bool":
+		right = k.boolean
 	}
 	if !right {
 		d.report(n, where, k.Hint, "expected %s, found %s", k.article(), found(n))

@@ -131,6 +131,9 @@ func scalarSchema(k kind) *jsonschema.Schema {
 	if k.Pattern == "" && !k.mayBeEmpty {
 		text.MinLength = atLeast(1)
 	}
+	if k.boolean {
+		text = &jsonschema.Schema{Type: "boolean"}
+	}
 	s := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{text}}
 	if k.Integer {
 		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "integer", Minimum: "1"})
@@ -169,6 +172,9 @@ func bound(n *int) json.Number {
 func plainValue(text string) any {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n
+	}
+	if text == "true" || text == "false" {
+		return text == "true"
 	}
 	return strings.TrimSpace(text)
 }

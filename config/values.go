@@ -38,6 +38,7 @@ type kind struct {
 	Secret  bool   // must not be shown
 
 	onlyInteger bool
+	boolean     bool // written as true or false
 	mayBeEmpty  bool
 }
 
@@ -53,6 +54,25 @@ func (k kind) article() string {
 		return "an " + k.Name
 	}
 	return "a " + k.Name
+}
+
+// Switch is something that is so or not.
+type Switch bool
+
+func (s *Switch) parse(text string) error {
+	switch text {
+	case "true":
+		*s = true
+	case "false":
+		*s = false
+	default:
+		return errors.New("is neither true nor false")
+	}
+	return nil
+}
+
+func (Switch) kind() kind {
+	return kind{Name: "boolean", Doc: "true or false.", Pattern: `^(true|false)$`, Hint: "write true or false", boolean: true}
 }
 
 // Duration is a length of time.
