@@ -1,0 +1,208 @@
+package mqtt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// maxPacket is the largest packet that is taken from a broker, in bytes: no store
+	// holds a larger message.
+	maxPacket = 17 << 20
+	// writeTime bounds one write.
+	writeTime = 20 * time.Second
+	readAhead = 32 << 10
+)
+
+// wire is a network connection as the client library needs it: one packet is
+// written at a time, none that is read is larger than maxPacket, and the first
+// reason for its end is kept.
+type wire struct {
+	net.Conn
+	turn chan struct{} // held by whoever writes
+
+	read *bufio.Reader
+	left int // bytes of the packet that is being read
+
+	once  sync.Once
+	ended chan struct{}
+	cause error // why it ended; set when ended is closed
+}
+
+func newWire(conn net.Conn) *wire {
+	return &wire{Conn: conn, turn: make(chan struct{}, 1), read: bufio.NewReaderSize(conn, readAhead), ended: make(chan struct{})}
+}
+
+// Lock and Unlock are the library's, around the writes of a packet.
+func (w *wire) Lock()   { w.turn <- struct{}{} }
+func (w *wire) Unlock() { <-w.turn }
+
+// Read reads of one packet at a time.
+func (w *wire) Read(p []byte) (int, error) {
+	if w.left == 0 {
+		if err := w.begin(); err != nil {
+			w.fail(err)
+			return 0, err
+		}
+	}
+	n, err := w.read.Read(p[:min(len(p), w.left)])
+	w.left -= n
+	if err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// begin looks at the fixed header of the next packet (MQTT 5, section 2.1): its
+// type, and the length of the rest in one to four bytes of seven bits each.
+func (w *wire) begin() error {
+	length := 0
+	for i := 1; i <= 4; i++ {
+		head, err := w.read.Peek(1 + i)
+		if err != nil {
+			return err
+		}
+		length |= int(head[i]&0x7f) << (7 * (i - 1))
+		if head[i] < 0x80 {
+			if w.left = 1 + i + length; w.left > maxPacket {
+				return fmt.Errorf("the broker sent a packet of %d bytes, though it was told to send none above %d", w.left, maxPacket)
+			}
+			return nil
+		}
+	}
+	return errors.New("what the broker sent is not MQTT: a length of more than four bytes")
+}
+
+// Write writes what the caller has the lock for.
+func (w *wire) Write(p []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		w.fail(err)
+		return 0, err
+	}
+	n, err := w.Conn.Write(p)
+	if err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// send writes whole packets, unless ctx ends before its turn has come. If it ends
+// in the middle, the connection does: half a packet can't be taken back.
+func (w *wire) send(ctx context.Context, packets []byte) error {
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.ended:
+		return w.why()
+	}
+	defer w.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	stop := context.AfterFunc(ctx, func() { w.fail(errStuck) })
+	defer stop()
+	if _, err := w.Write(packets); err != nil {
+		return w.why()
+	}
+	return nil
+}
+
+// put writes whole packets when its turn comes.
+func (w *wire) put(packets []byte) error {
+	w.Lock()
+	defer w.Unlock()
+	_, err := w.Write(packets)
+	return err
+}
+
+// errStuck: the broker did not take what was written in time.
+var errStuck = errors.New("the broker did not read what was sent in time")
+
+// errClosed: this side ended the connection.
+var errClosed = errors.New("the connection was closed")
+
+// fail ends the connection. The first reason given is kept.
+func (w *wire) fail(cause error) {
+	w.once.Do(func() {
+		w.cause = cause
+		close(w.ended)
+		_ = w.Conn.Close()
+	})
+}
+
+// Close ends the connection.
+func (w *wire) Close() error {
+	w.fail(errClosed)
+	return nil
+}
+
+// why returns the reason for the end.
+func (w *wire) why() error {
+	select {
+	case <-w.ended:
+	default:
+		return errClosed
+	}
+	switch {
+	case errors.Is(w.cause, io.EOF):
+		return errors.New("the broker closed the connection")
+	case errors.Is(w.cause, os.ErrDeadlineExceeded):
+		return errStuck
+	}
+	return w.cause
+}
+
+// pinger keeps a connection alive, and ends it when the broker is silent. Unlike
+// the library's own it does not mind that nothing is read while messages wait for
+// room.
+type pinger struct {
+	packets chan struct{} // holds one when something has come since the last look
+	waits   func() bool   // reports whether this side has stopped reading; nil for never
+}
+
+func newPinger(waits func() bool) *pinger {
+	return &pinger{packets: make(chan struct{}, 1), waits: waits}
+}
+
+// run sends a ping request after each three quarters of the interval that the
+// broker was promised (MQTT 5, section 3.1.2.10) until ctx ends.
+func (p *pinger) run(ctx context.Context, interval time.Duration, ping func() error) error {
+	if interval <= 0 {
+		return nil
+	}
+	tick := time.NewTicker(interval * 3 / 4)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		select {
+		case <-p.packets:
+		default:
+			if !first && (p.waits == nil || !p.waits()) {
+				return fmt.Errorf("the broker has not answered a ping for %s", interval*3/4)
+			}
+		}
+		if err := ping(); err != nil {
+			return err
+		}
+	}
+}
+
+// heard notes that the broker has sent something.
+func (p *pinger) heard() {
+	select {
+	case p.packets <- struct{}{}:
+	default:
+	}
+}
