@@ -31,7 +31,8 @@ import (
 //   - A row is changed only as it was last seen, so that no late request can put it
 //     back under an old heart.
 //   - A heart beats for nothing but what is to be renewed. When something else is
-//     under it, a new heart takes the others over, and the old one is left alone.
+//     under it, or may be, a new heart takes the others over, and the old one is
+//     left alone.
 //
 // The package protocol has a model of it.
 type heart struct {
@@ -151,6 +152,14 @@ func (l *leases) leave(id string) {
 	}
 }
 
+// attempt notes a row that is about to be written under a heart: whether it was
+// may never be learned.
+func (l *leases) attempt(r *lease) {
+	tried := *r
+	tried.doubt = true
+	l.cover(&tried)
+}
+
 // cover notes a row that was written under the handle's heart.
 func (l *leases) cover(r *lease) {
 	l.mu.Lock()
@@ -207,7 +216,7 @@ func (l *leases) together(all []gobridge.Lease) (id string, beaten []*lease, wri
 	}
 	for _, asked := range all {
 		row := l.covered[asked.Partition]
-		if row != nil && row.Token == asked.Token && row.LastError == asked.LastError && row.LastErrorAt.Equal(asked.LastErrorAt) {
+		if row != nil && !row.doubt && row.Token == asked.Token && row.LastError == asked.LastError && row.LastErrorAt.Equal(asked.LastErrorAt) {
 			beaten = append(beaten, row)
 		} else {
 			written = append(written, asked)
@@ -289,6 +298,8 @@ func (l *leases) renewRow(ctx context.Context, c call, h heart, asked *gobridge.
 			update += ", #last_error = :error, #last_error_at = :error_at"
 			values[":error"], values[":error_at"] = text(asked.LastError), num(nanos(clean(asked.LastErrorAt)))
 		}
+		row.heart = h.id
+		l.attempt(&row)
 		out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
 			Key: leaseKey(asked.Partition), UpdateExpression: &update, ConditionExpression: &same,
 			ExpressionAttributeNames: names(update, same), ExpressionAttributeValues: values, ReturnValues: types.ReturnValueAllNew,

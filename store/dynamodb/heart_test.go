@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -233,6 +234,44 @@ func TestALateRequestBringsNothingBack(t *testing.T) {
 			t.Errorf("a renewal left the revision at %d", now.Revision)
 		}
 	}
+}
+
+// TestALostAnswerIsNoRenewalForEver: a row came under the heart and its owner never
+// learned it. When he gives it up, the heart must not go on renewing it.
+func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
+		w.leases = w.db.open(t, nil, nil).Leases() // waits between attempts
+		leases := w.renew(w.acquire(0, 1)...)
+		asked := slices.Clone(leases)
+		asked[0].LastError = "claim failed" // so that its row is written
+		done := false
+		w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
+			switch {
+			case done:
+				return &fakedynamo.Fault{Kind: fakedynamo.CutBefore}
+			case c.Operation == "UpdateItem" && c.Keys[0].Sort == "r/b/0":
+				done = true
+				return &fakedynamo.Fault{Kind: fakedynamo.CutAfter}
+			}
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if renewed, err := w.leases.Renew(ctx, asked); err == nil || len(renewed) != 1 || !done {
+			t.Fatalf("the answer was not lost: %+v, %v", renewed, err)
+		}
+		w.db.server.SetHooks(fakedynamo.Hooks{})
+		w.renew(leases[1])
+		dropped := w.current(0)
+		if dropped.LastError == "" {
+			t.Fatal("the row was not written")
+		}
+		w.renew(leases[1])
+		if now := w.current(0); now.Revision != dropped.Revision {
+			t.Errorf("a lease that was given up went from revision %d to %d", dropped.Revision, now.Revision)
+		}
+	})
 }
 
 // TestAHeartThatIsGone: time to live removes those of processes that stopped for

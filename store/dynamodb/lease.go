@@ -23,10 +23,12 @@ import (
 type leases struct {
 	store *Store
 
-	making  sync.Mutex // held while a heart is made
-	mu      sync.Mutex
-	heart   heart
-	covered map[gobridge.Partition]*lease // the rows under the heart, as they were written
+	making sync.Mutex // held while a heart is made
+	mu     sync.Mutex
+	heart  heart
+	// covered are the rows that are under the heart, as they were written, or may
+	// be, because the answer was lost.
+	covered map[gobridge.Partition]*lease
 }
 
 // Leases implements [gobridge.Leaser]. Each call returns another handle: what
@@ -44,6 +46,7 @@ type lease struct {
 	raw, base int64
 	heart     string
 	beating   bool // there is such a heart, and it has not been stopped
+	doubt     bool // of a covered one: whether it was written is not known
 	beats     int64
 }
 
@@ -137,6 +140,7 @@ func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireR
 			Token:     gobridge.Token{Owner: request.Owner, Version: max(old.Token.Version, request.MinVersion) + 1},
 			Term:      request.Term, Revision: taken.raw, AcquiredAt: now, RenewedAt: now,
 		}
+		l.attempt(&taken)
 		done, err := l.put(ctx, c, &taken, &old)
 		if err != nil {
 			return gobridge.Lease{}, err
@@ -145,6 +149,7 @@ func (l *leases) acquire(ctx context.Context, c call, request *gobridge.AcquireR
 			l.cover(&taken)
 			return taken.Lease, nil
 		}
+		l.uncover(&taken.Lease)
 	}
 }
 
