@@ -244,7 +244,8 @@ func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
 		w.leases = w.db.open(t, nil, nil).Leases() // waits between attempts
 		leases := w.renew(w.acquire(0, 1)...)
 		asked := slices.Clone(leases)
-		asked[0].LastError = "claim failed" // so that its row is written
+		asked[0].LastError = "claim failed"
+		w.renew(leases[1]) // so that the other comes under the heart anew, by its row
 		done := false
 		w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
 			switch {
