@@ -30,9 +30,10 @@ var rooms = map[string]struct {
 	"transport":     {may: []string{".", "messaging", "internal"}, modules: true},
 	"internal":      {may: []string{".", "messaging", "internal"}, modules: true},
 	"operate":       {may: []string{".", "messaging", "bridge"}},
+	"admin":         {may: []string{".", "messaging", "bridge", "operate", "internal"}, modules: true},
 	"config":        {may: []string{".", "messaging", "bridge", "internal"}, modules: true},
 	"bench":         {may: []string{".", "messaging", "bridge", "store"}, modules: true},
-	"cmd":           {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport"}, modules: true},
+	"cmd":           {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport", "admin", "telemetry"}, modules: true},
 }
 
 // TestImportsPointDown keeps the arrows of the room map: a room imports only

@@ -1,0 +1,201 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	sessionCookie = "gobridge_session"
+	sessionLife   = 12 * time.Hour
+	sessionIdle   = time.Hour
+	maxSessions   = 1000
+)
+
+// Errors of a login.
+var (
+	// ErrWrongToken: no role has this token.
+	ErrWrongToken = errors.New("no such token")
+	// ErrTooManyFailures: too many wrong tokens came from this address.
+	ErrTooManyFailures = errors.New("too many wrong tokens; wait a minute")
+)
+
+// Caller is who asks.
+type Caller struct {
+	Role Role
+	// Session is that of the console, empty for a request with a token.
+	Session Session
+}
+
+// Session is what a console's page needs to know of its session. It is the zero
+// value for a request without one.
+type Session struct {
+	// CSRF goes into the field "csrf" of every form.
+	CSRF string
+	// By is the name that was given at the login, for the audit.
+	By string
+	// Expired says that the request came with a session that is over.
+	Expired bool
+}
+
+type callerKey struct{}
+
+// CallerOf tells who asks.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
+
+// session is one login. It ends with its token: when that has no role any more,
+// the session has none.
+type session struct {
+	token    string
+	by       string
+	csrf     string
+	began    time.Time
+	lastSeen time.Time
+}
+
+// sessions are known by the digest of their ID, so that a dump of the memory's map
+// opens nothing.
+type sessions struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*session
+}
+
+func newID() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails: it ends the process instead
+	return hex.EncodeToString(b)
+}
+
+// begin makes a session and returns its ID.
+func (s *sessions) begin(token, by string, now time.Time) string {
+	id := newID()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[[sha256.Size]byte]*session{}
+	}
+	if len(s.all) >= maxSessions {
+		s.dropOldest(now)
+	}
+	s.all[sha256.Sum256([]byte(id))] = &session{token: token, by: by, csrf: newID(), began: now, lastSeen: now}
+	return id
+}
+
+// dropOldest makes room for one.
+func (s *sessions) dropOldest(now time.Time) {
+	var oldest [sha256.Size]byte
+	var at time.Time
+	for key, one := range s.all {
+		if one.over(now) {
+			delete(s.all, key)
+		} else if at.IsZero() || one.lastSeen.Before(at) {
+			oldest, at = key, one.lastSeen
+		}
+	}
+	if len(s.all) >= maxSessions {
+		delete(s.all, oldest)
+	}
+}
+
+func (one *session) over(now time.Time) bool {
+	return now.Sub(one.began) > sessionLife || now.Sub(one.lastSeen) > sessionIdle
+}
+
+// find returns the session of an ID, and false if there is none or it is over.
+func (s *sessions) find(id string, now time.Time) (session, bool) {
+	key := sha256.Sum256([]byte(id))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.all[key]
+	if one == nil {
+		return session{}, false
+	}
+	if one.over(now) {
+		delete(s.all, key)
+		return session{}, false
+	}
+	one.lastSeen = now
+	return *one, true
+}
+
+func (s *sessions) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, sha256.Sum256([]byte(id)))
+}
+
+// Login begins a session for whoever has the token, under a name for the audit,
+// and sets its cookie. The errors are [ErrWrongToken] and [ErrTooManyFailures].
+func (s *Surface) Login(w http.ResponseWriter, r *http.Request, token, by string) error {
+	srv := s.server
+	if srv.tokens.role(token) == RoleNone {
+		return srv.wrongToken(r)
+	}
+	id := srv.sessions.begin(token, by, srv.options.Now())
+	http.SetCookie(w, srv.cookie(id, int(sessionLife/time.Second)))
+	return nil
+}
+
+// Logout ends the session of a request.
+func (s *Surface) Logout(w http.ResponseWriter, r *http.Request) {
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		s.server.sessions.end(c.Value)
+	}
+	http.SetCookie(w, s.server.cookie("", -1))
+}
+
+func (s *Server) cookie(value string, age int) *http.Cookie {
+	return &http.Cookie{
+		Name: sessionCookie, Value: value, Path: "/", MaxAge: age,
+		HttpOnly: true, Secure: s.scheme() == "https", SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// wrongToken counts and logs a failure.
+func (s *Server) wrongToken(r *http.Request) error {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if s.failures.add(host, time.Now()) {
+		return ErrTooManyFailures
+	}
+	s.log.Warn("a request to the admin listener had a wrong token", "remote", host, "path", r.URL.Path)
+	return ErrWrongToken
+}
+
+// console checks the session of a request and hands it on.
+func (s *Server) console(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		var caller Caller
+		if c, err := r.Cookie(sessionCookie); err == nil {
+			if one, ok := s.sessions.find(c.Value, s.options.Now()); ok {
+				if caller.Role = s.tokens.role(one.token); caller.Role != RoleNone {
+					caller.Session = Session{CSRF: one.csrf, By: one.by}
+				}
+			}
+			caller.Session.Expired = caller.Role == RoleNone
+		}
+		if changes(r.Method) && caller.Role != RoleNone &&
+			subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(caller.Session.CSRF)) != 1 {
+			writeProblem(w, problem{
+				Status: http.StatusForbidden, Title: "Form of another session",
+				Detail: "The form does not belong to this session. Load the page again.",
+			})
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+	})
+}
