@@ -7,6 +7,8 @@ ROUNDS  ?= 100
 # Modules of their own that have tests.
 NESTED  := examples/embed tools/ormtest
 FUZZTIME ?= 30s
+# Tests of processes on a DynamoDB table.
+ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-live race lint fuzz model bench bench-dynamodb torture kill docs
@@ -30,8 +32,9 @@ test: ## all hermetic tests
 		echo "== $$module"; (cd $$module && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
 	done
 
-test-live: ## the DynamoDB store against an independent emulator (built on the first run: minutes)
+test-live: ## the DynamoDB store, and processes on it, against an independent emulator (built on the first run: minutes)
 	scripts/dynamodb-live.sh $(GO) test -count=1 ./internal/fakedynamo ./store/dynamodb
+	TORTURE_ROUNDS=10 scripts/dynamodb-live.sh $(GO) test -count=1 -v -run '$(ON_TABLE)' ./torture
 
 race: ## the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
@@ -48,11 +51,11 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 model: ## explore the protocol in the bigger setups, too (minutes, under a gigabyte)
 	MODEL=big $(GO) test -count=1 -v -timeout 1h ./protocol
 
-kill: ## kill, freeze and restart the real binary under load, fill its disk (a minute)
+kill: ## kill, freeze, cut off and restart the real binary under load, fill its disk (two minutes)
 	TORTURE_ROUNDS=4 $(GO) test -count=1 -v ./torture
 
-torture: ## the same with ROUNDS (100) rounds; TORTURE_SEED repeats a run
-	TORTURE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 3h ./torture
+torture: ## the same with ROUNDS (100) rounds, tables in the emulator; TORTURE_SEED repeats a run
+	TORTURE_ROUNDS=$(ROUNDS) scripts/dynamodb-live.sh $(GO) test -count=1 -v -timeout 3h ./torture
 
 bench: ## measure store, drainer and the real binary; prints one table (about 4 minutes)
 	$(GO) run ./bench

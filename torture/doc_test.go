@@ -1,9 +1,14 @@
-// Package torture kills the real binary, fills its disk and restarts it under
-// load, and holds what the outside saw against what gobridge promises.
+// Package torture kills the real binary, fills its disk, cuts it off and restarts it
+// under load, and holds what the outside saw against what gobridge promises.
 //
 // A producer sends the next message of a key only when the one before was
 // acknowledged, so the order of a key is known from outside. The checker works
 // on that history alone: it knows nothing of stores, leases or records.
+//
+// Several processes share a file or a DynamoDB table. To a table each goes through
+// a proxy of its own that stalls, cuts and refuses its connections; the table is in
+// the fake, or in the emulator that GOBRIDGE_DYNAMODB_ENDPOINT names. Who owns what
+// is read from the processes' logs, who sends what from the token of each delivery.
 //
 // Environment: TORTURE_ROUNDS (1), TORTURE_SEED (random; printed), TORTURE_LOAD
 // (2s of load a round), TORTURE_RACE (any value builds with -race) and
