@@ -110,7 +110,9 @@ type HTTPSource struct {
 	Path    Path         `config:"path,required" example:"/orders" doc:"The path, compared whole. Each route has its own."`
 	Auth    *Auth        `config:"auth" doc:"Who may post; anyone when absent."`
 	Headers []HeaderName `config:"headers" example:"[x-tenant]" doc:"Request headers that go with the message, beside the content type, the ordering key and the trace context."`
-	MaxBody Size         `config:"max_body" default:"1MiB" doc:"The largest body; larger ones get 413."`
+	MaxBody Size         `config:"max_body" default:"1MiB" doc:"The largest body, of a message or of a batch; larger ones get 413."`
+
+	MaxBatch int `config:"max_batch" min:"1" max:"10000" default:"1000" doc:"How many events a batch of CloudEvents (application/cloudevents-batch+json) may have; more get 413. A batch is accepted as a whole or not at all."`
 }
 
 // Auth is who may post.
@@ -151,6 +153,7 @@ type Webhook struct {
 	Secrets []Secret          `config:"secrets" doc:"Secrets to sign with, as Standard Webhooks has it: base64, with or without whsec_ before it. With several, there is a signature by each. Empty ones are left out. Not signed when there is none."`
 	Headers map[string]Secret `config:"headers" keys:"header" doc:"Headers to send with every request. Their values are kept secret."`
 	Timeout Duration          `config:"timeout" default:"30s" doc:"How long one request may take."`
+	Format  string            `config:"format" enum:"plain,cloudevents,cloudevents_structured" default:"plain" doc:"How messages go out. plain: the payload is the body. cloudevents: each is a CloudEvent in binary mode, with its attributes as ce- headers. cloudevents_structured: each is a CloudEvent in JSON. A message that came as a CloudEvent keeps its attributes in any of them."`
 }
 
 // File is a file of JSON lines.

@@ -55,7 +55,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, func(route string) gobridge.Accept { return b.Route(route).Accept }, log)
+	server, err := newServer(c, func(route string) httpsource.Publish { return b.Route(route).Publish }, log)
 	if err != nil {
 		return err
 	}

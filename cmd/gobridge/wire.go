@@ -128,9 +128,9 @@ func checkParts(c *config.Config) error {
 		return err
 	}
 	defer func() { _ = brokers.Close() }() // nothing was connected that matters
-	never := func(string) gobridge.Accept {
-		return func(context.Context, messaging.Envelope) (gobridge.Receipt, error) {
-			return gobridge.Receipt{}, gobridge.ErrRejected
+	never := func(string) httpsource.Publish {
+		return func(context.Context, ...messaging.Envelope) ([]gobridge.Receipt, error) {
+			return nil, gobridge.ErrRejected
 		}
 	}
 	var errs []error
@@ -170,6 +170,7 @@ func newWebhook(b config.Binding) (gobridge.Sender, error) {
 		Secrets:     reveal(b.Webhook.Secrets),
 		Headers:     headers,
 		Timeout:     time.Duration(b.Webhook.Timeout),
+		Format:      b.Webhook.Format,
 		Connections: b.Concurrency,
 	})
 }
@@ -251,7 +252,7 @@ func newBinding(name string, b config.Binding, sender gobridge.Sender) bridge.Bi
 const sendMargin = 5 * time.Second
 
 // newServer makes the HTTP server with the path of every route.
-func newServer(c *config.Config, accept func(route string) gobridge.Accept, log *slog.Logger) (*httpsource.Server, error) {
+func newServer(c *config.Config, publish func(route string) httpsource.Publish, log *slog.Logger) (*httpsource.Server, error) {
 	options := httpsource.Options{
 		Address: string(c.HTTP.Listen),
 		Grace:   time.Duration(c.Grace),
@@ -269,7 +270,7 @@ func newServer(c *config.Config, accept func(route string) gobridge.Accept, log 
 		if s == nil {
 			continue
 		}
-		route := httpsource.RouteOptions{MaxBody: int64(s.MaxBody)}
+		route := httpsource.RouteOptions{MaxBody: int64(s.MaxBody), MaxBatch: s.MaxBatch, Publish: publish(name)}
 		for _, h := range s.Headers {
 			route.Headers = append(route.Headers, string(h))
 		}
@@ -279,7 +280,7 @@ func newServer(c *config.Config, accept func(route string) gobridge.Accept, log 
 				route.Secrets = reveal(s.Auth.Webhook.Secrets)
 			}
 		}
-		if err := server.Handle(string(s.Path), route, accept(name)); err != nil {
+		if err := server.Handle(string(s.Path), route, route.Publish.Accept); err != nil {
 			return nil, c.Wrong(err, "routes", name, "source", "http")
 		}
 	}

@@ -36,7 +36,7 @@ func (p Protocol) Decode(m Message) (messaging.Envelope, error) {
 		return e, err
 	}
 	looks := Plain
-	if r.own[ownEvent] != eventNone {
+	if r.own[ownEvent] != EventNone {
 		looks = p.looksLike(m.ContentType, m.Pairs)
 	}
 	var err error
@@ -159,10 +159,10 @@ func (r *reader) finish(e *messaging.Envelope) error {
 		r.headers[h.Name] = h.Value
 	}
 	switch kind, there := r.own[ownEvent]; {
-	case there && kind != eventNone && kind != eventMade:
-		return wrong(ownEvent, "is %s; it is %s or %s", shown(kind), eventNone, eventMade)
+	case there && kind != EventNone && kind != EventMade:
+		return wrong(ownEvent, "is %s; it is %s or %s", shown(kind), EventNone, EventMade)
 	case r.attributes == nil:
-	case kind == eventMade:
+	case kind == EventMade:
 		e.Headers = r.headers
 		r.attributes.Restore(e)
 	default:

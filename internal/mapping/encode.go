@@ -30,8 +30,8 @@ func (p Protocol) Encode(d *gobridge.Delivery, f Format) (Message, error) {
 	switch f {
 	case Plain:
 		w.headers(d.Envelope.Headers, slices.Sorted(maps.Keys(d.Envelope.Headers)), nil)
-		if p.looksLike(m.ContentType, w.pairs) != Plain {
-			w.event = eventNone
+		if isCE(m.ContentType) || p.looksLike(m.ContentType, w.pairs) != Plain {
+			w.event = EventNone
 		}
 		w.own(d, nil)
 		m.Pairs = w.pairs
@@ -45,7 +45,7 @@ func (p Protocol) Encode(d *gobridge.Delivery, f Format) (Message, error) {
 		return m, err
 	}
 	if ev.made {
-		w.event = eventMade
+		w.event = EventMade
 	}
 	if inJSON(&d.Envelope, f) {
 		if m.Payload, err = structure(ev.attributes, &d.Envelope); err != nil {
@@ -118,6 +118,9 @@ func (p Protocol) looksLike(media string, pairs []Pair) Format {
 
 // IsStructured reports whether a content type is that of a CloudEvent in JSON.
 func IsStructured(contentType string) bool { return mediaType(contentType) == structuredCE }
+
+// isCE reports whether a content type is that of events, in whatever format.
+func isCE(contentType string) bool { return strings.HasPrefix(mediaType(contentType), anyCE) }
 
 func mediaType(contentType string) string {
 	media, _, _ := strings.Cut(contentType, ";")

@@ -267,7 +267,7 @@ func Carry(e *messaging.Envelope, f Format) error {
 // inJSON reports whether a message goes out in JSON: in binary mode, a payload
 // that is an event by its content type would be taken for the event itself.
 func inJSON(e *messaging.Envelope, f Format) bool {
-	return f == Structured || f == Binary && strings.HasPrefix(mediaType(e.ContentType), anyCE)
+	return f == Structured || f == Binary && isCE(e.ContentType)
 }
 
 // isTrace reports whether a name is that of the trace context, which has a place

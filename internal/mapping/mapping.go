@@ -176,6 +176,14 @@ const (
 	cloudEventsV1   = "1.0"
 )
 
+// What gobridge-event can be.
+const (
+	// EventNone: this is no event, whatever it looks like.
+	EventNone = "none"
+	// EventMade: the event was made of a message, to be made again of it.
+	EventMade = "made"
+)
+
 // isOwn reports whether a name is kept for gobridge.
 func isOwn(name string) bool {
 	return len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix)

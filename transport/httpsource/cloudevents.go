@@ -1,158 +1,149 @@
 package httpsource
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"errors"
-	"maps"
+	"fmt"
+	"io"
+	"mime"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
-	"unicode"
 
-	"github.com/cloudevents/sdk-go/v2/binding"
-	"github.com/cloudevents/sdk-go/v2/event"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
-
+	"gobridge/internal/mapping"
 	"gobridge/internal/percent"
 	"gobridge/messaging"
 )
 
-// setCloudEvent takes over a CloudEvent in binary mode (CloudEvents 1.0.2, HTTP
-// binding, section 3.1), if the request is one, and returns the message ID that
-// follows from it.
-//
-// An event's identity is its source and its ID together, so the message ID is
-// both, with a space between: a source has none, so no two identities meet. The
-// type becomes the subject, partitionkey the ordering key and time CreatedAt.
-// All attributes stay with the message as ce- headers, with their values
-// decoded.
-func setCloudEvent(ctx context.Context, e *messaging.Envelope, header http.Header) (string, *problem) {
+// mode is how a request carries its messages (HTTP binding of CloudEvents 1.0.2,
+// section 3): what is no event is in binary mode too.
+type mode int
+
+const (
+	modeBinary mode = iota
+	modeStructured
+	modeBatch
+)
+
+const (
+	structuredType = "application/cloudevents+json"
+	batchType      = "application/cloudevents-batch+json"
+)
+
+// contentMode reads the mode off the content type.
+func contentMode(contentType string) (mode, *problem) {
+	media, parameters, err := mime.ParseMediaType(contentType)
+	if !strings.HasPrefix(media, "application/cloudevents") {
+		return modeBinary, nil // setContent has checked it
+	}
+	if charset := parameters["charset"]; err == nil && charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return modeBinary, plainProblem(http.StatusUnsupportedMediaType, "CloudEvents in JSON are taken in UTF-8 only.")
+	}
+	switch media {
+	case structuredType:
+		return modeStructured, nil
+	case batchType:
+		return modeBatch, nil
+	}
+	return modeBinary, plainProblem(http.StatusUnsupportedMediaType, "CloudEvents are taken in binary mode, with the attributes as ce- "+
+		"headers and the data as the body, and in JSON, as "+structuredType+" or "+batchType+".")
+}
+
+// event returns the attributes of a CloudEvent in binary mode (section 3.1), or
+// nil if the request is none.
+func event(header http.Header) (mapping.Attributes, *problem) {
 	if header["Ce-Specversion"] == nil {
 		for _, name := range []string{"Ce-Id", "Ce-Source", "Ce-Type"} {
 			if header[name] != nil {
-				return "", invalid("ce-specversion", "is missing, though there is %s", strings.ToLower(name))
+				return nil, invalid("ce-specversion", "is missing, though there is %s", strings.ToLower(name))
 			}
 		}
-		return "", nil
+		return nil, nil
 	}
-	attributes, p := ceAttributes(header)
-	if p != nil {
-		return "", p
-	}
-	if p := ceForms(attributes); p != nil {
-		return "", p
-	}
-	// The body is not handed over: it is the data as it is, whatever the event says.
-	ev, err := binding.ToEvent(ctx, cehttp.NewMessage(attributes, nil))
-	if err != nil {
-		return "", invalid("CloudEvent", "is not valid: %v", err)
-	}
-	if p := ceValid(ev); p != nil {
-		return "", p
-	}
-	source := attributes["Ce-Source"][0]
-	e.Subject = ev.Type()
-	if at := ev.Time(); !at.IsZero() {
-		e.CreatedAt = at.UTC()
-	}
-	for name, values := range attributes {
-		if name != "Content-Type" {
-			setHeader(e, strings.ToLower(name), values[0])
-		}
-	}
-	if keys := attributes["Ce-Partitionkey"]; keys != nil {
-		e.OrderingKey = keys[0]
-	}
-	return source + " " + attributes["Ce-Id"][0], nil // the SDK trims the ID
-}
-
-// ceAttributes returns the event's headers with their values decoded, which the
-// SDK leaves to its caller.
-func ceAttributes(header http.Header) (http.Header, *problem) {
-	out := make(http.Header, 8)
-	if contentType := header["Content-Type"]; contentType != nil {
-		out["Content-Type"] = contentType
-	}
+	attributes := make(mapping.Attributes, 8)
 	for canonical, values := range header {
 		name, isAttribute := strings.CutPrefix(canonical, "Ce-")
 		if !isAttribute {
 			continue
 		}
-		shown := strings.ToLower(canonical)
-		if !attributeName(name) {
-			return nil, invalid(shown, "is no attribute name: it has letters and digits only")
-		}
+		name = strings.ToLower(name)
 		if len(values) != 1 {
-			return nil, invalid(shown, "is there %d times; it may be there once", len(values))
+			return nil, invalid("ce-"+name, "is there %d times; it may be there once", len(values))
 		}
-		value := values[0]
+		attributes[name] = values[0]
 		// Not every SDK encodes, so a stray '%' stands for itself.
-		if decoded, err := percent.Decode(value); err == nil {
-			value = decoded
+		if decoded, err := percent.Decode(values[0]); err == nil {
+			attributes[name] = decoded
 		}
-		if !printable(value) {
-			return nil, invalid(shown, "is not valid UTF-8, or has control characters")
-		}
-		out[canonical] = []string{value}
 	}
-	return out, nil
+	if err := attributes.Check("ce-"); err != nil {
+		return nil, fromMapping("", err)
+	}
+	return attributes, nil
 }
 
-// ceForms checks the attributes on which the SDK fails without naming them. It
-// leaves those that are missing to the SDK, which does.
-func ceForms(attributes http.Header) *problem {
-	for _, canonical := range []string{"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
-		if values := attributes[canonical]; values != nil && values[0] == "" {
-			return invalid(strings.ToLower(canonical), "is empty")
-		}
-	}
-	if version := attributes["Ce-Specversion"][0]; version != event.CloudEventsVersionV1 {
-		return invalid("ce-specversion", "is %q; version 1.0 is understood", version)
-	}
-	if values := attributes["Ce-Source"]; values != nil {
-		if strings.ContainsFunc(values[0], unicode.IsSpace) {
-			return invalid("ce-source", "has white space, which no URI reference has")
-		}
-		if _, err := url.Parse(values[0]); err != nil {
-			return invalid("ce-source", "is no URI reference, like /shop/orders")
-		}
-	}
-	if values := attributes["Ce-Time"]; values != nil {
-		if _, err := time.Parse(time.RFC3339Nano, values[0]); err != nil {
-			return invalid("ce-time", notATime)
-		}
-	}
-	return nil
-}
-
-func attributeName(name string) bool {
-	for i := range len(name) {
-		c := name[i] | 0x20
-		if (c < 'a' || c > 'z') && (name[i] < '0' || name[i] > '9') {
-			return false
-		}
-	}
-	return name != ""
-}
-
-func ceValid(ev *event.Event) *problem {
-	err := ev.Validate()
+// structured returns the attributes and the data of an event in JSON (section
+// 3.2). Place begins the names of fields.
+func structured(place string, body []byte) (mapping.Attributes, []byte, *problem) {
+	attributes, data, err := mapping.Unstructure(body)
 	if err == nil {
-		return nil
+		err = attributes.Check("")
 	}
-	var fields event.ValidationError
-	if !errors.As(err, &fields) || len(fields) == 0 {
+	if err != nil {
+		return nil, nil, fromMapping(place, err)
+	}
+	return attributes, data, nil
+}
+
+// splitBatch returns the events of a batch (JSON event format, section 4), which
+// has most of them at most.
+func splitBatch(body []byte, most int) ([]json.RawMessage, *problem) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if first, err := decoder.Token(); err != nil {
+		return nil, invalid("batch", "is no JSON: %v", err)
+	} else if first != json.Delim('[') {
+		return nil, invalid("batch", "is no JSON array")
+	}
+	var all []json.RawMessage
+	for decoder.More() {
+		if len(all) == most {
+			p := tooLarge("batch", 0)
+			p.Detail = fmt.Sprintf("The batch has more than %d events, which is the limit.", most)
+			return nil, p
+		}
+		var one json.RawMessage
+		if err := decoder.Decode(&one); err != nil {
+			return nil, invalid("batch", "is no JSON: %v", err)
+		}
+		all = append(all, one)
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, invalid("batch", "is no JSON: %v", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, invalid("batch", "has something behind it")
+	}
+	return all, nil
+}
+
+// fromMapping makes a problem of what the mapping says is wrong.
+func fromMapping(place string, err error) *problem {
+	var field *mapping.FieldError
+	if !errors.As(err, &field) {
 		return invalid("CloudEvent", "is not valid: %v", err)
 	}
-	// All that is wrong at once, in a stable order.
-	names := slices.Sorted(maps.Keys(fields))
-	var all []string
-	for _, name := range names {
-		all = append(all, "ce-"+name+": "+fields[name].Error())
+	return invalid(place+field.Name, "%s", field.Problem)
+}
+
+// setEvent makes an event's attributes part of the message. An event's identity
+// is its source and its ID together, so the message ID is both, with a space
+// between: a source has none, so no two identities meet. Of an event that a
+// bridge made of a message, that message is made again.
+func setEvent(e *messaging.Envelope, attributes mapping.Attributes, made bool) (id string) {
+	if made {
+		attributes.Restore(e)
+		return ""
 	}
-	p := invalid("CloudEvent", "is not valid: %s", strings.Join(all, "; "))
-	p.Field = "ce-" + names[0]
-	return p
+	attributes.Apply(e)
+	return attributes.ID()
 }

@@ -114,7 +114,10 @@ func TestCloudEventsThatAreRefused(t *testing.T) {
 			t.Errorf("%q: accepted", c.lines)
 		}
 	}
-	for _, contentType := range []string{"application/cloudevents+json", "Application/CloudEvents-Batch+JSON; charset=utf-8"} {
+	for _, contentType := range []string{
+		"application/cloudevents+avro", "application/cloudevents", "application/cloudevents+json; charset=latin1",
+		"Application/CloudEvents-Batch+JSON", // this route takes none
+	} {
 		s, _ := serving(t, httpsource.Options{}, httpsource.RouteOptions{})
 		problem(t, post(s, "{}", "Content-Type", contentType), http.StatusUnsupportedMediaType)
 	}

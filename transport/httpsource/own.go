@@ -11,17 +11,18 @@ import (
 // ownPrefix begins the names of gobridge's own headers.
 const ownPrefix = "Gobridge-"
 
-// usedNames are gobridge's own headers of which a message is made.
+// usedNames are gobridge's own headers that a client may set.
 var usedNames = []string{
-	"Gobridge-Ordering-Key", "Gobridge-Subject", "Gobridge-Created-At", "Gobridge-Not-Before", "Gobridge-Expires-At",
+	"Gobridge-Id", "Gobridge-Ordering-Key", "Gobridge-Subject", "Gobridge-Created-At", "Gobridge-Not-Before", "Gobridge-Expires-At",
 }
 
-// passedNames are those that a webhook of gobridge carries beside them, so that
-// one bridge can post to another. They tell of the delivery that the request is,
-// and nothing is made of them.
-var passedNames = []string{
-	"Gobridge-Id", "Gobridge-Route", "Gobridge-Binding", "Gobridge-Partition", "Gobridge-Seq", "Gobridge-Token-Version",
-	"Gobridge-Attempt", "Gobridge-Redrives", "Gobridge-Headers", "Gobridge-Delivery-Count", "Gobridge-Received-At",
+// bridgeNames are those that a webhook of gobridge sets beside them, so that one
+// bridge can post to another. Of the first four the message is made; the others
+// tell of the delivery that the request is, and nothing is made of them.
+var bridgeNames = []string{
+	"Gobridge-Dedupe-Id", "Gobridge-Content-Type", "Gobridge-Headers", "Gobridge-Event",
+	"Gobridge-Route", "Gobridge-Binding", "Gobridge-Partition", "Gobridge-Seq", "Gobridge-Token-Version",
+	"Gobridge-Attempt", "Gobridge-Redrives", "Gobridge-Delivery-Count", "Gobridge-Received-At",
 }
 
 // checkOwn refuses a header that looks like one of gobridge's own and is none: a
@@ -29,7 +30,7 @@ var passedNames = []string{
 func checkOwn(header http.Header) *problem {
 	unknown := ""
 	for canonical := range header {
-		if !strings.HasPrefix(canonical, ownPrefix) || slices.Contains(usedNames, canonical) || slices.Contains(passedNames, canonical) {
+		if !strings.HasPrefix(canonical, ownPrefix) || slices.Contains(usedNames, canonical) || slices.Contains(bridgeNames, canonical) {
 			continue
 		}
 		if unknown == "" || canonical < unknown { // the same one each time

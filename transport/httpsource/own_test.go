@@ -2,19 +2,14 @@ package httpsource_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"gobridge"
-	"gobridge/messaging"
 	"gobridge/transport/httpsource"
-	"gobridge/transport/webhook"
 )
 
 func TestMisspeltHeadersOfGobridgeAreRefused(t *testing.T) {
-	const all = "Gobridge-Ordering-Key, Gobridge-Subject, Gobridge-Created-At, Gobridge-Not-Before, Gobridge-Expires-At."
+	const all = "Gobridge-Id, Gobridge-Ordering-Key, Gobridge-Subject, Gobridge-Created-At, Gobridge-Not-Before, Gobridge-Expires-At."
 	for _, c := range []struct{ sent, field, detail string }{
 		{"gobridge-ordring-key", "Gobridge-Ordring-Key", "the nearest is Gobridge-Ordering-Key."},
 		{"Gobridge-OrderingKey", "Gobridge-Orderingkey", "the nearest is Gobridge-Ordering-Key."},
@@ -52,47 +47,5 @@ func TestNamesThatOnlyLookAlikeAreLetIn(t *testing.T) {
 	post(s, "x", "X-Gobridge-A", "1", "Gobridgekey", "2")
 	if e := box.one(t); len(e.Headers) != 1 || e.Headers["x-gobridge-a"] != "1" {
 		t.Errorf("headers are %v", e.Headers)
-	}
-}
-
-// A bridge posts to another one, with everything that a delivery can carry.
-func TestBridgesCanBeChained(t *testing.T) {
-	s, box := serving(t, httpsource.Options{Now: time.Now}, httpsource.RouteOptions{
-		Secrets: []string{secret("a")}, Headers: []string{"x-tenant"},
-	})
-	second := httptest.NewServer(s)
-	defer second.Close()
-	first, err := webhook.New(webhook.Options{URL: second.URL + "/orders", Secrets: []string{secret("a")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = first.Close() }()
-	sent := messaging.Envelope{
-		ID: "m1", Subject: "order placed", OrderingKey: "Köln/7", ContentType: "application/json", Payload: []byte(`{"n":1}`),
-		CreatedAt: now, ExpiresAt: now.Add(time.Hour),
-		Headers: messaging.Headers{
-			"x-tenant": "t1", messaging.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-			"x-city": "Köln", // it goes into Gobridge-Headers
-			// a source's own, from before the first bridge
-			messaging.HeaderDeliveryCount: "2", messaging.HeaderReceivedAt: "2026-01-02T03:04:05Z",
-		},
-	}
-	answers := first.Send(t.Context(), []gobridge.Delivery{{
-		Envelope: sent, Route: "orders", Binding: "next", Partition: gobridge.NewShard("orders", "next", 2, 4),
-		Attempt: 3, Seq: 42, Redrives: 1, Token: gobridge.Token{Owner: "o", Version: 5},
-	}})
-	if len(answers) != 1 || answers[0] != nil {
-		t.Fatalf("answered %v", answers)
-	}
-	got := box.one(t)
-	if got.ID != "m1~1" { // redriven: it is meant to come through once more
-		t.Errorf("ID %q", got.ID)
-	}
-	if got.Subject != sent.Subject || got.OrderingKey != sent.OrderingKey || got.ContentType != sent.ContentType ||
-		string(got.Payload) != string(sent.Payload) || !got.CreatedAt.Equal(sent.CreatedAt) || !got.ExpiresAt.Equal(sent.ExpiresAt) {
-		t.Errorf("message is %+v", got)
-	}
-	if len(got.Headers) != 2 || got.Headers["x-tenant"] != "t1" || got.Headers[messaging.HeaderTraceParent] == "" {
-		t.Errorf("headers are %v", got.Headers)
 	}
 }

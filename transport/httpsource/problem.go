@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gobridge"
+	"gobridge/messaging"
 )
 
 // problem is an answer as RFC 9457 has it.
@@ -98,6 +99,21 @@ func fromAccept(err error) *problem {
 			retryAfter: waitStore,
 		}
 	}
+}
+
+// ofBatch says of which message of a batch the problem is, where the error does,
+// and returns the message's ID.
+func (p *problem) ofBatch(err error, messages []messaging.Envelope) string {
+	var in *gobridge.Error
+	if errors.As(err, &in) && in.Ref.EnvelopeID != "" {
+		for i := range messages {
+			if messages[i].ID == in.Ref.EnvelopeID {
+				p.Detail += fmt.Sprintf(" It is events[%d] of the batch.", i)
+				return messages[i].ID
+			}
+		}
+	}
+	return fmt.Sprintf("one of %d", len(messages))
 }
 
 func fromField(err error) *problem {

@@ -1,45 +1,187 @@
 package httpsource
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"gobridge/internal/mapping"
 	"gobridge/internal/percent"
 	"gobridge/messaging"
 )
 
-// envelope makes a message of the request's headers.
-func (rt *route) envelope(ctx context.Context, header http.Header) (messaging.Envelope, *problem) {
-	e := messaging.Envelope{Subject: rt.subject}
+// request is what a request's headers say.
+type request struct {
+	header http.Header
+	mode   mode
+	// made and none are what a bridge says of what looks like an event: made of a
+	// message, or none.
+	made, none bool
+	// envelope is the message but for its payload, in binary mode.
+	envelope messaging.Envelope
+}
+
+// read looks at the headers, before there is a body.
+func (rt *route) read(header http.Header) (request, *problem) {
+	in := request{header: header}
 	if p := checkOwn(header); p != nil {
-		return e, p
+		return in, p
 	}
-	if p := setContent(&e, header); p != nil {
-		return e, p
+	if p := in.readEvent(); p != nil {
+		return in, p
 	}
-	ceID, p := setCloudEvent(ctx, &e, header)
+	contentType, p := content(header)
 	if p != nil {
-		return e, p
+		return in, p
 	}
-	if p := setFields(&e, header); p != nil {
-		return e, p
-	}
-	if p := rt.setID(&e, header, ceID); p != nil {
-		return e, p
-	}
-	setTrace(&e, header)
-	for _, c := range rt.headers {
-		if values := header[c.canonical]; len(values) > 0 {
-			setHeader(&e, c.name, strings.Join(values, ", "))
+	if in.mode, p = contentMode(contentType); p != nil {
+		if !in.none {
+			return in, p
 		}
 	}
-	return e, nil
+	if in.none {
+		in.mode = modeBinary
+	}
+	if in.mode != modeBinary {
+		return in, rt.checkJSON(&in)
+	}
+	var attributes mapping.Attributes
+	if !in.none {
+		if attributes, p = event(header); p != nil {
+			return in, p
+		}
+	}
+	if contentType == "" {
+		contentType = attributes["datacontenttype"]
+	}
+	in.envelope, p = rt.envelope(&in, contentType, attributes)
+	if p == nil {
+		p = setEncoding(&in.envelope, header)
+	}
+	return in, p
+}
+
+// readEvent reads Gobridge-Event.
+func (in *request) readEvent() *problem {
+	kind, there, p := decoded(in.header, "Gobridge-Event")
+	if p != nil || !there {
+		return p
+	}
+	in.made, in.none = kind == mapping.EventMade, kind == mapping.EventNone
+	if !in.made && !in.none {
+		return invalid("Gobridge-Event", "is neither %s nor %s", mapping.EventNone, mapping.EventMade)
+	}
+	return nil
+}
+
+// checkJSON refuses headers that can't go with a body that is events in JSON.
+func (rt *route) checkJSON(in *request) *problem {
+	if encoding := in.header["Content-Encoding"]; encoding != nil && !strings.EqualFold(strings.Join(encoding, ","), "identity") {
+		return plainProblem(http.StatusUnsupportedMediaType, "CloudEvents in JSON are not taken compressed.")
+	}
+	if in.mode != modeBatch {
+		return nil
+	}
+	if rt.publish == nil {
+		return plainProblem(http.StatusUnsupportedMediaType, "Batches of CloudEvents are not taken here; post each as "+structuredType+".")
+	}
+	for canonical := range in.header {
+		if canonical == "Idempotency-Key" || strings.HasPrefix(canonical, ownPrefix) {
+			return invalid(canonical, "says something of one message, and a batch has several; each has its own attributes")
+		}
+	}
+	return nil
+}
+
+// messages makes messages of the request and its body.
+func (rt *route) messages(in *request, body []byte) ([]messaging.Envelope, *problem) {
+	if in.mode == modeBinary {
+		in.envelope.Payload = body
+		return []messaging.Envelope{in.envelope}, nil
+	}
+	if in.mode == modeBatch {
+		return rt.batch(in, body)
+	}
+	e, _, p := rt.structured(in, "", body)
+	return []messaging.Envelope{e}, p
+}
+
+// structured makes a message of an event in JSON, and returns the event's own ID
+// too.
+func (rt *route) structured(in *request, place string, body []byte) (messaging.Envelope, string, *problem) {
+	attributes, data, p := structured(place, body)
+	if p != nil {
+		return messaging.Envelope{}, "", p
+	}
+	e, p := rt.envelope(in, attributes["datacontenttype"], attributes)
+	e.Payload = data
+	return e, attributes.ID(), p
+}
+
+// batch makes messages of events in JSON (HTTP binding, section 3.3). Each is
+// known by its own source and ID, even where the batch is signed: they are.
+func (rt *route) batch(in *request, body []byte) ([]messaging.Envelope, *problem) {
+	all, p := splitBatch(body, rt.maxBatch)
+	if p != nil {
+		return nil, p
+	}
+	out := make([]messaging.Envelope, len(all))
+	for i, one := range all {
+		var id string
+		if out[i], id, p = rt.structured(in, fmt.Sprintf("events[%d].", i), one); p != nil {
+			return nil, p
+		}
+		out[i].ID = id
+	}
+	return out, nil
+}
+
+// envelope makes a message of the headers and the attributes of an event, which
+// are nil for none, without its payload.
+func (rt *route) envelope(in *request, contentType string, attributes mapping.Attributes) (messaging.Envelope, *problem) {
+	e := messaging.Envelope{Subject: rt.subject, ContentType: contentType}
+	if p := rt.setHeaders(&e, in.header); p != nil {
+		return e, p
+	}
+	eventID := ""
+	if attributes != nil {
+		eventID = setEvent(&e, attributes, in.made)
+	}
+	if p := setFields(&e, in.header); p != nil {
+		return e, p
+	}
+	return e, rt.setID(&e, in.header, eventID)
+}
+
+// setHeaders takes over the headers that go with the message: those that a bridge
+// put together, the trace context, and those that the route lists.
+func (rt *route) setHeaders(e *messaging.Envelope, header http.Header) *problem {
+	joined, _, p := single(header, "Gobridge-Headers")
+	if p != nil {
+		return p
+	}
+	extra, err := mapping.SplitHeaders(joined)
+	if err != nil {
+		return fromMapping("", err)
+	}
+	for _, h := range extra {
+		setHeader(e, h.Name, h.Value)
+	}
+	setTrace(e, header)
+	for _, c := range rt.headers {
+		values := header[c.canonical]
+		if len(values) == 0 {
+			continue
+		}
+		if _, twice := e.Headers[c.name]; twice {
+			return invalid("Gobridge-Headers", "has %s, which is there by itself too", c.name)
+		}
+		setHeader(e, c.name, strings.Join(values, ", "))
+	}
+	return nil
 }
 
 func setHeader(e *messaging.Envelope, name, value string) {
@@ -61,23 +203,23 @@ func single(header http.Header, canonical string) (string, bool, *problem) {
 	return "", false, invalid(canonical, "is there %d times; it may be there once", len(values))
 }
 
-// setContent takes over what says how to read the body.
-func setContent(e *messaging.Envelope, header http.Header) *problem {
+// content returns the content type.
+func content(header http.Header) (string, *problem) {
+	if original, there, p := decoded(header, "Gobridge-Content-Type"); there || p != nil {
+		return original, p
+	}
 	contentType, _, p := single(header, "Content-Type")
-	if p != nil {
-		return p
+	if p != nil || contentType == "" {
+		return "", p
 	}
-	media, _, _ := strings.Cut(contentType, ";")
-	if media = strings.ToLower(strings.TrimSpace(media)); strings.HasPrefix(media, "application/cloudevents") {
-		return plainProblem(http.StatusUnsupportedMediaType, "CloudEvents are taken in binary mode only: "+
-			"the attributes as ce- headers, and the data as the body.")
+	if _, _, err := mime.ParseMediaType(contentType); err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return "", invalid("Content-Type", "is no media type, like application/json or text/plain; charset=utf-8")
 	}
-	if contentType != "" {
-		if _, _, err := mime.ParseMediaType(contentType); err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-			return invalid("Content-Type", "is no media type, like application/json or text/plain; charset=utf-8")
-		}
-	}
-	e.ContentType = contentType
+	return contentType, nil
+}
+
+// setEncoding takes over how the body is packed.
+func setEncoding(e *messaging.Envelope, header http.Header) *problem {
 	encoding, there, p := single(header, "Content-Encoding")
 	if p != nil {
 		return p
@@ -95,7 +237,8 @@ func setFields(e *messaging.Envelope, header http.Header) *problem {
 		return p
 	}
 	if there {
-		if e.OrderingKey != "" && e.OrderingKey != key {
+		// A bridge's own word counts: the key may have changed on the way.
+		if e.OrderingKey != "" && e.OrderingKey != key && header["Gobridge-Id"] == nil {
 			return invalid("Gobridge-Ordering-Key", "is another key than the event's partitionkey")
 		}
 		e.OrderingKey = key
@@ -115,6 +258,10 @@ func setFields(e *messaging.Envelope, header http.Header) *problem {
 		{"Gobridge-Not-Before", &e.NotBefore},
 		{"Gobridge-Expires-At", &e.ExpiresAt},
 	} {
+		if values := header[field.name]; len(values) == 1 && values[0] == "" && field.at == &e.CreatedAt && header["Gobridge-Id"] != nil {
+			e.CreatedAt = time.Time{} // a bridge says so, whatever the event says
+			continue
+		}
 		if p := setTime(field.at, header, field.name); p != nil {
 			return p
 		}
@@ -158,7 +305,7 @@ func decoded(header http.Header, canonical string) (string, bool, *problem) {
 }
 
 // setID gives the message its ID. The package comment has the order.
-func (rt *route) setID(e *messaging.Envelope, header http.Header, ceID string) *problem {
+func (rt *route) setID(e *messaging.Envelope, header http.Header, eventID string) *problem {
 	webhookID, there, p := single(header, "Webhook-Id")
 	if p != nil {
 		return p
@@ -173,6 +320,10 @@ func (rt *route) setID(e *messaging.Envelope, header http.Header, ceID string) *
 	if p != nil {
 		return p
 	}
+	bridgeID, p := ownID(header)
+	if p != nil {
+		return p
+	}
 	switch {
 	case keyThere:
 		id, err := parseIdempotencyKey(key)
@@ -180,14 +331,35 @@ func (rt *route) setID(e *messaging.Envelope, header http.Header, ceID string) *
 			return invalid("Idempotency-Key", "%v", err)
 		}
 		e.ID = id
-	case ceID != "":
-		e.ID = ceID
+	case bridgeID != "":
+		e.ID = bridgeID
+	case eventID != "":
+		e.ID = eventID
 	case there && webhookID != "":
 		e.ID = webhookID
 	default:
 		e.ID = messaging.NewID()
 	}
 	return nil
+}
+
+// ownID returns the ID that gobridge's own headers give the message: that of its
+// deduplication counts, or a redrive would be swallowed.
+func ownID(header http.Header) (id string, p *problem) {
+	for _, name := range []string{"Gobridge-Id", "Gobridge-Dedupe-Id"} {
+		value, there, p := decoded(header, name)
+		if p != nil {
+			return "", p
+		}
+		if !there {
+			continue
+		}
+		if value == "" {
+			return "", invalid(name, "is empty; leave it out, or name the message")
+		}
+		id = value
+	}
+	return id, nil
 }
 
 // parseIdempotencyKey reads an Idempotency-Key. The draft of the HTTP API
@@ -273,11 +445,4 @@ func lowerHex(s string) bool {
 		}
 	}
 	return true
-}
-
-// printable reports whether a text is valid UTF-8 without control characters.
-func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
-		return r < ' ' || 0x7f <= r && r <= 0x9f
-	})
 }

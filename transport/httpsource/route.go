@@ -1,6 +1,7 @@
 package httpsource
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"gobridge"
 	"gobridge/internal/signature"
+	"gobridge/messaging"
 )
 
 // RouteOptions configure one path. The zero value takes messages from anyone.
@@ -36,9 +38,32 @@ type RouteOptions struct {
 	// slash when empty.
 	Subject string
 
-	// MaxBody bounds a payload; the server's when zero.
+	// MaxBody bounds a body, a batch's too; the server's when zero.
 	MaxBody int64
+
+	// Publish takes a batch of CloudEvents, in one call; without it, there are none.
+	Publish Publish
+	// MaxBatch is how many events a batch has at most; 1,000 when zero.
+	MaxBatch int
 }
+
+// Publish makes messages durable in their order and returns a receipt for each,
+// in which Duplicate says that all of them were there before. Its errors are those
+// of [gobridge.Accept], and an error means that the batch is not accepted: what
+// may be stored of it is a duplicate when it comes again. The Publish of a route's
+// handle in the engine is one.
+type Publish func(ctx context.Context, envelopes ...messaging.Envelope) ([]gobridge.Receipt, error)
+
+// Accept is Publish of one envelope, a [gobridge.Accept].
+func (p Publish) Accept(ctx context.Context, envelope messaging.Envelope) (gobridge.Receipt, error) {
+	receipts, err := p(ctx, envelope)
+	if err != nil {
+		return gobridge.Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+const defaultMaxBatch = 1000
 
 const defaultReplayWindow = 5 * time.Minute
 
@@ -53,6 +78,9 @@ type route struct {
 	headers []carried
 	maxBody int64
 
+	publish  Publish
+	maxBatch int
+
 	rejected trouble
 }
 
@@ -66,7 +94,7 @@ func (s *Server) newRoute(path string, o RouteOptions, accept gobridge.Accept) (
 	if accept == nil {
 		return nil, errors.New("no accept function")
 	}
-	if o.MaxBody < 0 || o.ReplayWindow < 0 {
+	if o.MaxBody < 0 || o.MaxBatch < 0 || o.ReplayWindow < 0 {
 		return nil, errors.New("limits and windows can't be negative")
 	}
 	if len(o.Tokens) > 0 && len(o.Secrets) > 0 {
@@ -75,11 +103,13 @@ func (s *Server) newRoute(path string, o RouteOptions, accept gobridge.Accept) (
 	r := &route{
 		path: path, subject: o.Subject, accept: accept,
 		window: o.ReplayWindow, now: s.options.Now, maxBody: o.MaxBody,
+		publish: o.Publish, maxBatch: o.MaxBatch,
 	}
 	if r.subject == "" {
 		r.subject = strings.TrimPrefix(path, "/")
 	}
 	orDefault(&r.maxBody, s.options.MaxBody)
+	orDefault(&r.maxBatch, defaultMaxBatch)
 	orDefault(&r.window, defaultReplayWindow)
 	for _, token := range o.Tokens {
 		if token != "" {

@@ -25,16 +25,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"Repeating it under the same ID is safe.").write(w)
 		}
 	}()
-	receipt, p := s.serve(w, r)
+	taken, p := s.serve(w, r)
 	if p != nil {
 		p.write(w)
 		return
 	}
-	writeReceipt(w, receipt)
+	taken.write(w)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) (gobridge.Receipt, *problem) {
-	var none gobridge.Receipt
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) (receipts, *problem) {
+	var none receipts
 	rt := s.routes[r.URL.Path]
 	if rt == nil {
 		return none, plainProblem(http.StatusNotFound, "No route has this path.")
@@ -56,39 +56,58 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (gobridge.Receipt
 			Detail: "Too many requests are being worked on just now.", retryAfter: waitBusy,
 		}
 	}
-	envelope, p := rt.envelope(r.Context(), r.Header)
+	in, p := rt.read(r.Header)
 	if p != nil {
 		return none, p
 	}
-	if envelope.Payload, p = rt.body(w, r); p != nil {
+	body, p := rt.body(w, r)
+	if p != nil {
 		return none, p
 	}
-	if p := rt.verify(r.Header, envelope.Payload); p != nil {
+	if p := rt.verify(r.Header, body); p != nil {
 		return none, p
 	}
-	return s.store(r, rt, envelope)
+	messages, p := rt.messages(&in, body)
+	if p != nil {
+		return none, p
+	}
+	return s.store(r, rt, messages, in.mode == modeBatch)
 }
 
-// store makes the message durable. From here on it does not matter whether the
-// client is still there: the message is complete, and a client that comes back
-// with it finds a duplicate.
-func (s *Server) store(r *http.Request, rt *route, envelope messaging.Envelope) (gobridge.Receipt, *problem) {
+// store makes the messages durable. From here on it does not matter whether the
+// client is still there: they are complete, and a client that comes back with
+// them finds duplicates.
+func (s *Server) store(r *http.Request, rt *route, messages []messaging.Envelope, batch bool) (receipts, *problem) {
+	taken := receipts{batch: batch}
+	if len(messages) == 0 {
+		return taken, nil // a batch may be empty
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.options.AcceptTimeout)
 	defer cancel()
-	receipt, err := rt.accept(ctx, envelope)
+	var err error
+	if batch {
+		taken.all, err = rt.publish(ctx, messages...)
+	} else {
+		taken.all = make([]gobridge.Receipt, 1)
+		taken.all[0], err = rt.accept(ctx, messages[0])
+	}
 	if err == nil {
-		return receipt, nil
+		return taken, nil
 	}
 	p := fromAccept(err)
+	id := messages[0].ID
+	if batch {
+		id = p.ofBatch(err, messages)
+	}
 	switch p.Type {
 	case typeStore:
 		s.notStored.log(ctx, s.log, slog.LevelError, "message not stored", slog.String("path", rt.path),
-			slog.String("id", envelope.ID), slog.String("error", err.Error()))
+			slog.String("id", id), slog.String("error", err.Error()))
 	case typeRejected:
 		rt.rejected.log(ctx, s.log, slog.LevelWarn, "message rejected", slog.String("path", rt.path),
-			slog.String("id", envelope.ID), slog.String("error", err.Error()))
+			slog.String("id", id), slog.String("error", err.Error()))
 	}
-	return receipt, p
+	return receipts{}, p
 }
 
 // body reads the payload, no further than its limit.
@@ -124,17 +143,38 @@ func (rt *route) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem)
 	}
 }
 
-func writeReceipt(w http.ResponseWriter, receipt gobridge.Receipt) {
+// receipts is what became of a request's messages.
+type receipts struct {
+	all   []gobridge.Receipt
+	batch bool
+}
+
+func (r receipts) write(w http.ResponseWriter) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
-	status, tail := http.StatusAccepted, "}\n"
-	if receipt.Duplicate {
-		status, tail = http.StatusOK, `,"duplicate":true}`+"\n"
+	status, tail := http.StatusOK, "}\n"
+	if len(r.all) > 0 {
+		status = http.StatusAccepted
+		if r.all[0].Duplicate {
+			status, tail = http.StatusOK, `,"duplicate":true}`+"\n"
+		}
 	}
-	body := make([]byte, 0, len(receipt.EnvelopeID)+32)
-	body = append(body, `{"id":`...)
-	body = appendJSONString(body, receipt.EnvelopeID)
+	var body []byte
+	if r.batch {
+		body = append(body, `{"ids":[`...)
+		for i := range r.all {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = appendJSONString(body, r.all[i].EnvelopeID)
+		}
+		body = append(body, ']')
+	} else {
+		body = make([]byte, 0, len(r.all[0].EnvelopeID)+32)
+		body = append(body, `{"id":`...)
+		body = appendJSONString(body, r.all[0].EnvelopeID)
+	}
 	body = append(body, tail...)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // if the client is gone, it will ask again

@@ -5,19 +5,51 @@
 //     have its ID. Everything else is an RFC 9457 problem, and nothing was stored
 //     that a repetition under the same ID would not meet again.
 //   - The ID is, in this order: the webhook-id on a route with signatures, the
-//     Idempotency-Key, the source and ID of a CloudEvent, a webhook-id without
-//     signature, or a new one.
+//     Idempotency-Key, Gobridge-Dedupe-Id, Gobridge-Id, the source and ID of a
+//     CloudEvent, a webhook-id without signature, or a new one.
 //   - Content-Type, Content-Encoding, trace context and baggage, and the headers
 //     that the route lists, go with the message.
-//   - Gobridge-Ordering-Key, Gobridge-Subject, Gobridge-Created-At,
+//   - Gobridge-Id, Gobridge-Ordering-Key, Gobridge-Subject, Gobridge-Created-At,
 //     Gobridge-Not-Before and Gobridge-Expires-At set what their names say. Their
-//     values are percent-encoded, as those of CloudEvents are. The others that a
-//     webhook of gobridge carries (Gobridge-Id, -Route, -Binding, -Partition, -Seq,
-//     -Token-Version, -Attempt, -Redrives, -Headers, -Delivery-Count and
-//     -Received-At) are let through and not used, so that one bridge can post to
-//     another. Any other name that begins with Gobridge- is refused with 400: a
+//     values are percent-encoded, as those of CloudEvents are. Any other name that
+//     begins with Gobridge- is refused with 400, unless a bridge sends it: a
 //     misspelt ordering key would lose the order without a word.
-//   - CloudEvents 1.0 in binary mode are understood.
+//
+// # CloudEvents
+//
+// CloudEvents 1.0 are taken in all modes of their HTTP binding (1.0.2, section 3):
+// binary, structured as application/cloudevents+json, and batches as
+// application/cloudevents-batch+json. An event's source and its ID with a space
+// between are the message's ID; type becomes the subject, partitionkey the
+// ordering key and time CreatedAt, unless Gobridge headers say something else
+// (another ordering key is refused, except from a bridge). All attributes but
+// datacontenttype stay with the message as ce- headers, and are text there. In
+// JSON, data is taken byte for byte as it stands in the body, so that no number
+// changes; without datacontenttype it is application/json.
+//
+// A batch becomes durable in one call, in its order. If one of its events is not
+// valid, or the outbox has no room for all, nothing is stored, and the problem says
+// which event it is where that is known (events[0] is the first). After any other
+// error (the store could not be used, an ID had other content before) some may be
+// stored, and posting the same batch again is safe. Duplicates in it are fine,
+// and so are batches of none. The answer is {"ids":[...]} in the batch's order: 202,
+// or 200 with "duplicate":true if all were there before, or there are none. What
+// says something of one message (Idempotency-Key, Gobridge headers) is refused with
+// a batch; the headers that the route lists and the trace context go with each of its
+// messages. Each event is known by its own source and ID, on a route with signatures
+// too: the signature is over the whole body. The limits are the route's on the body
+// and on the number of events.
+//
+// # From bridge to bridge
+//
+// What a webhook of gobridge sends is the message that it was: headers that could
+// not stand by themselves (Gobridge-Headers), a content type that is none to HTTP
+// (Gobridge-Content-Type), an event that was made of it or that it only looks like
+// (Gobridge-Event). Those of its headers that stand by themselves are taken if the
+// route lists them. A repeat has the ID and the content of the first delivery, and
+// a redrive an ID of its own; for that Gobridge-Route, -Binding, -Partition, -Seq,
+// -Token-Version, -Attempt, -Redrives, -Delivery-Count and -Received-At are let
+// through and not used.
 package httpsource
 
 import (
