@@ -1,0 +1,193 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"gobridge"
+)
+
+const (
+	// takeRecords and takeBytes bound what is handed over in one take.
+	takeRecords = 500
+	takeBytes   = 4 << 20
+	// What the client fetches ahead: as much from each of a few brokers at a time.
+	// A batch that is larger comes all the same.
+	fetchBytes          = 4 << 20
+	fetchPartitionBytes = 1 << 20
+	fetchBrokers        = 4
+	// fetchWait is how long a broker waits for something to answer a fetch with. A
+	// partition that joins meanwhile waits along.
+	fetchWait = 500 * time.Millisecond
+	// commitEvery is how often what has become durable is committed.
+	commitEvery = time.Second
+	// revokePatience is how long a take may go on when one of its partitions is to
+	// go to another member; well below the group's time for a rebalance (60 s).
+	revokePatience = 5 * time.Second
+	// leaveTime bounds, twice, the goodbye to the group: the last commit, and leaving.
+	leaveTime = 3 * time.Second
+	// errorPause is the least time between two polls that gave nothing but errors.
+	errorPause = 250 * time.Millisecond
+)
+
+// ReceiverOptions configure a [Receiver]. Topics and Group are required.
+type ReceiverOptions struct {
+	Topics []string
+	// Group is the consumer group, whose members share the partitions, and whose
+	// offsets say what has been consumed.
+	Group string
+	// FromEnd begins a partition for which the group has no offset at its end
+	// instead of its beginning.
+	FromEnd bool
+	// Order is what messages must keep their order within.
+	Order Order
+}
+
+// Receiver consumes topics as a member of a group. Partitions are spread over the
+// members, and so over processes, without harm to the order in each.
+type Receiver struct {
+	conn    *Connection
+	options ReceiverOptions
+}
+
+// Receiver makes a receiver. It connects when it runs.
+func (c *Connection) Receiver(options ReceiverOptions) (*Receiver, error) {
+	if len(options.Topics) == 0 {
+		return nil, errors.New("kafka: a receiver needs a topic")
+	}
+	for _, topic := range options.Topics {
+		if err := CheckTopic(topic); err != nil {
+			return nil, fmt.Errorf("kafka: %w", err)
+		}
+	}
+	if options.Group == "" {
+		return nil, errors.New("kafka: a receiver needs a consumer group")
+	}
+	return &Receiver{conn: c, options: options}, nil
+}
+
+// Receive implements [gobridge.Receiver].
+func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
+	for ctx.Err() == nil {
+		err := r.member(ctx, take)
+		if !errors.Is(err, errRecreated) {
+			return err
+		}
+		r.conn.log.Warn("a topic was deleted and made again; it is consumed from its beginning", "group", r.options.Group, "error", err)
+	}
+	return nil
+}
+
+// errRecreated says that the client has to learn anew what a topic is.
+var errRecreated = errors.New("the topic has another ID")
+
+// member takes part in the group until ctx ends or the client can't go on.
+func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
+	g := &group{take: take, mine: map[partition]bool{}, patience: r.conn.revoke}
+	seen := &watch{}
+	client, err := r.conn.client(false, seen, r.consumer(g)...)
+	if err != nil {
+		return err
+	}
+	defer leave(ctx, client)
+	trouble := ""
+	for ctx.Err() == nil {
+		fetches := client.PollRecords(ctx, takeRecords)
+		if ctx.Err() != nil {
+			return nil
+		}
+		batch := r.messages(fetches)
+		if err := g.hand(ctx, client, batch); err != nil {
+			return nil // it is that of ctx
+		}
+		err := seen.explain(fetches.Err())
+		switch {
+		case err == nil:
+			if trouble != "" {
+				r.conn.log.Info("the source goes on", "group", r.options.Group)
+			}
+			trouble = ""
+			continue
+		case fetches.IsClientClosed():
+			return errClosed
+		case isRecreated(err):
+			return fmt.Errorf("%w: %w", errRecreated, err)
+		case err.Error() != trouble:
+			trouble = err.Error()
+			r.conn.log.Warn("the source has trouble", "group", r.options.Group, "error", err)
+		}
+		if len(batch) == 0 {
+			pause(ctx, errorPause)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// consumer are the client's options.
+func (r *Receiver) consumer(g *group) []kgo.Opt {
+	start := kgo.NewOffset().AtStart()
+	if r.options.FromEnd {
+		start = kgo.NewOffset().AtEnd()
+	}
+	return []kgo.Opt{
+		kgo.ConsumerGroup(r.options.Group),
+		kgo.ConsumeTopics(r.options.Topics...),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.ConsumeStartOffset(start),
+		// If the offset that comes next is gone, nothing that is there is left out.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(fetchWait),
+		kgo.FetchMaxBytes(fetchBytes),
+		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
+		kgo.MaxConcurrentFetches(fetchBrokers),
+		kgo.AutoCommitMarks(),
+		kgo.AutoCommitInterval(commitEvery),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.assigned(all) }),
+		kgo.OnPartitionsRevoked(g.revoked),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.withdraw(all, 0) }),
+	}
+}
+
+// leave commits what is durable, leaves the group and ends the client.
+func leave(ctx context.Context, client *kgo.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	_ = client.LeaveGroupContext(ctx) // commits in [group.revoked]; what isn't committed comes again
+	client.Close()
+}
+
+// message is what becomes of a record.
+type message struct {
+	from partition
+	mark kgo.EpochOffset // what to commit once it is durable
+	in   gobridge.Incoming
+}
+
+// messages makes messages of what was fetched, those of a partition in their order.
+func (r *Receiver) messages(fetches kgo.Fetches) []message {
+	out := make([]message, 0, fetches.NumRecords())
+	fetches.EachTopic(func(t kgo.FetchTopic) {
+		t.EachRecord(func(record *kgo.Record) {
+			out = append(out, message{
+				from: partition{record.Topic, record.Partition},
+				mark: kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1},
+				in:   incoming(record, t.TopicID, r.options.Order),
+			})
+		})
+	})
+	return out
+}
