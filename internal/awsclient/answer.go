@@ -121,16 +121,18 @@ func kindOf(err error) gobridge.Outcome {
 		if entry.fault == smithy.FaultClient {
 			return gobridge.OutcomePermanent
 		}
-	case errors.As(err, &response): // of a proxy perhaps, without a code of AWS
-		return statuses[response.HTTPStatusCode()]
 	case unreachable(err):
 		return gobridge.OutcomeUnavailable
+	case errors.As(err, &response): // of a proxy perhaps, without a code of AWS
+		if kind, known := statuses[response.HTTPStatusCode()]; known {
+			return kind
+		}
 	}
 	return gobridge.OutcomeTransient
 }
 
-// statuses says what a status means that comes with no code known here; transient,
-// if it is not among them.
+// statuses says what a status means that comes with no code known here. The others
+// are transient, and so is 0, the SDK's when there was no answer.
 var statuses = map[int]gobridge.Outcome{
 	http.StatusUnauthorized:       gobridge.OutcomeUnavailable,
 	http.StatusForbidden:          gobridge.OutcomeUnavailable,
