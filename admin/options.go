@@ -34,6 +34,10 @@ type Options struct {
 	Desk Desk
 	// Ready says whether the process can do its work; nil is always.
 	Ready func(ctx context.Context) error
+	// UnhealthyAfter is how long the oldest message may wait before its delivery counts
+	// as unhealthy; 15 min when zero. UnhealthyAfterOf, unless nil, says it per binding.
+	UnhealthyAfter   time.Duration
+	UnhealthyAfterOf func(route, binding string) time.Duration
 	// Config returns the configuration as it was loaded, without secrets; nil is none.
 	Config func() string
 	// Reload loads the configuration anew and says what changed; nil can't.
@@ -106,6 +110,9 @@ func (o *Options) check() error {
 func (o *Options) setDefaults() {
 	if o.Payloads == RoleNone {
 		o.Payloads = RoleOperate
+	}
+	if o.UnhealthyAfter == 0 {
+		o.UnhealthyAfter = 15 * time.Minute
 	}
 	if o.Now == nil {
 		o.Now = time.Now

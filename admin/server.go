@@ -76,6 +76,9 @@ func New(options Options) (*Server, error) {
 // handler joins everything that the listener serves.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health/live", s.live)
+	mux.HandleFunc("GET /health/ready", s.ready)
+	mux.Handle(apiPrefix+"/", s.api())
 	if s.options.Metrics != nil {
 		mux.Handle("GET /metrics", s.allow(RoleRead, s.options.Metrics))
 	}

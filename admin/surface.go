@@ -27,7 +27,9 @@ type Surface struct {
 
 // Status is the desk's, of a second ago at most: whoever asks meanwhile shares one
 // look.
-func (s *Surface) Status(ctx context.Context) (operate.Status, error) { return s.server.looks.status(ctx) }
+func (s *Surface) Status(ctx context.Context) (operate.Status, error) {
+	return s.server.looks.status(ctx)
+}
 
 // Watch calls f with a new status every second or so until ctx ends, or f returns
 // an error, which it returns. All who watch share one look. An error of the look

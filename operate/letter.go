@@ -15,16 +15,16 @@ import (
 	"gobridge/messaging"
 )
 
-// text is a string that JSON may not be able to carry: valid UTF-8 is written
+// Text is a string that JSON may not be able to carry: valid UTF-8 is written
 // as it is, anything else as {"base64": "..."}.
-type text string
+type Text string
 
 type encoded struct {
 	Base64 *string `json:"base64"`
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (t text) MarshalJSON() ([]byte, error) {
+func (t Text) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
 	}
@@ -33,11 +33,11 @@ func (t text) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (t *text) UnmarshalJSON(data []byte) error {
+func (t *Text) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] != '{' {
 		var s string
 		err := json.Unmarshal(data, &s)
-		*t = text(s)
+		*t = Text(s)
 		return err
 	}
 	var e encoded
@@ -48,7 +48,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 		return errors.New(`neither a string nor {"base64": "..."}`)
 	}
 	raw, err := base64.StdEncoding.DecodeString(*e.Base64)
-	*t = text(raw)
+	*t = Text(raw)
 	return err
 }
 
@@ -59,21 +59,21 @@ const letterVersion = 1
 // back; Seq, Attempts, StoredAt and EndedAt are there to be read only.
 type letter struct {
 	Version     int       `json:"gobridge_dead_letter"`
-	Route       text      `json:"route"`
-	Binding     text      `json:"binding"`
-	Partition   text      `json:"partition"`
-	ID          text      `json:"id"`
-	Key         text      `json:"key,omitempty"`
-	Subject     text      `json:"subject,omitempty"`
-	ContentType text      `json:"content_type,omitempty"`
-	Headers     [][2]text `json:"headers,omitempty"`
+	Route       Text      `json:"route"`
+	Binding     Text      `json:"binding"`
+	Partition   Text      `json:"partition"`
+	ID          Text      `json:"id"`
+	Key         Text      `json:"key,omitempty"`
+	Subject     Text      `json:"subject,omitempty"`
+	ContentType Text      `json:"content_type,omitempty"`
+	Headers     [][2]Text `json:"headers,omitempty"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
 	NotBefore   time.Time `json:"not_before,omitzero"`
 	ExpiresAt   time.Time `json:"expires_at,omitzero"`
-	Payload     text      `json:"payload"`
+	Payload     Text      `json:"payload"`
 	ContentHash string    `json:"content_hash"`
-	Reason      text      `json:"reason,omitempty"`
-	Error       text      `json:"error,omitempty"`
+	Reason      Text      `json:"reason,omitempty"`
+	Error       Text      `json:"error,omitempty"`
 	Redrives    int       `json:"redrives,omitempty"`
 	Seq         int64     `json:"seq"`
 	Attempts    int       `json:"attempts,omitempty"`
@@ -86,14 +86,14 @@ func EncodeLetter(r *gobridge.Record) ([]byte, error) {
 	route, _, _, _ := r.Partition.Split()
 	e := &r.Envelope
 	l := letter{
-		Version: letterVersion, Route: text(route), Binding: text(r.Binding), Partition: text(r.Partition),
-		ID: text(e.ID), Key: text(e.OrderingKey), Subject: text(e.Subject), ContentType: text(e.ContentType),
-		CreatedAt: e.CreatedAt, NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt, Payload: text(e.Payload),
-		ContentHash: hex.EncodeToString(r.ContentHash[:]), Reason: text(r.Reason), Error: text(r.Error),
+		Version: letterVersion, Route: Text(route), Binding: Text(r.Binding), Partition: Text(r.Partition),
+		ID: Text(e.ID), Key: Text(e.OrderingKey), Subject: Text(e.Subject), ContentType: Text(e.ContentType),
+		CreatedAt: e.CreatedAt, NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt, Payload: Text(e.Payload),
+		ContentHash: hex.EncodeToString(r.ContentHash[:]), Reason: Text(r.Reason), Error: Text(r.Error),
 		Redrives: r.Redrives, Seq: r.Seq, Attempts: r.Attempts, StoredAt: r.StoredAt, EndedAt: r.EndedAt,
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		l.Headers = append(l.Headers, [2]text{text(name), text(e.Headers[name])})
+		l.Headers = append(l.Headers, [2]Text{Text(name), Text(e.Headers[name])})
 	}
 	return json.Marshal(&l)
 }

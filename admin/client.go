@@ -1,0 +1,422 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/operate"
+)
+
+// ClientOptions configure a [Client]. URL and Token are required.
+type ClientOptions struct {
+	// URL is the admin listener's: http or https, absolute.
+	URL   string
+	Token string
+	// TLS configures https; nil takes the system's roots.
+	TLS *tls.Config
+}
+
+// Client is a [Desk] at an admin listener elsewhere. It is safe for concurrent
+// use.
+type Client struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+var _ Desk = (*Client)(nil)
+
+// ErrUnreachable says that the admin listener could not be asked.
+var ErrUnreachable = errors.New("the admin listener can't be reached")
+
+// maxAnswer bounds what is read of an answer that is no stream, in bytes.
+const maxAnswer = 256 << 20
+
+// NewClient returns a client, or says what is wrong with the options. It connects
+// to nothing yet.
+func NewClient(o ClientOptions) (*Client, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil || u.Path != "" && u.Path != "/" {
+		return nil, fmt.Errorf("%q is no address of an admin listener, like https://bridge.example.com:9090", o.URL)
+	}
+	if o.Token == "" {
+		return nil, errors.New("no token for the admin listener")
+	}
+	transport := &http.Transport{
+		TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, ForceAttemptHTTP2: true,
+		IdleConnTimeout: 30 * time.Second,
+	}
+	return &Client{base: u, token: o.Token, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// do asks, and returns the answer if it is a success.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, contentType string, body io.Reader) (*http.Response, error) {
+	u := *c.base
+	u.Path = apiPrefix + path
+	u.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	return nil, c.refusal(answer)
+}
+
+// refusal is the error of an answer that is no success.
+func (c *Client) refusal(answer *http.Response) error {
+	var p problem
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody))
+	if json.Unmarshal(body, &p) != nil || p.Title == "" {
+		return fmt.Errorf("%w: %s answers %s, not as an admin listener does", ErrUnreachable, c.base.Host, answer.Status)
+	}
+	return p.asError()
+}
+
+// asError is the error that a problem is, so that it means here what it meant there.
+func (p *problem) asError() error {
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusMisdirectedRequest:
+		return fmt.Errorf("%w: %s", ErrUnreachable, p.Detail)
+	case http.StatusNotFound:
+		return &remoteError{p.Detail, gobridge.ErrNotFound}
+	}
+	return errors.New(p.Detail)
+}
+
+// remoteError says what the other side said, and is what it was there.
+type remoteError struct {
+	text string
+	is   error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.is }
+
+// get asks for something and reads it into out.
+func (c *Client) get(ctx context.Context, path string, query url.Values, out any) error {
+	answer, err := c.do(ctx, http.MethodGet, path, query, "", nil)
+	if err != nil {
+		return err
+	}
+	return readAnswer(answer, out)
+}
+
+func readAnswer(answer *http.Response, out any) error {
+	defer answer.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("%w: its answer breaks off or is not as expected: %w", ErrUnreachable, err)
+	}
+	return nil
+}
+
+// post sends a body and reads the answer into out.
+func (c *Client) post(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	answer, err := c.do(ctx, http.MethodPost, path, nil, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return readAnswer(answer, out)
+}
+
+// Status is [operate.Desk.Status].
+func (c *Client) Status(ctx context.Context) (out operate.Status, err error) {
+	err = c.get(ctx, "/status", nil, &out)
+	return out, err
+}
+
+// Explain is [operate.Desk.Explain].
+func (c *Client) Explain(ctx context.Context, q operate.Question) ([]operate.Answer, error) {
+	query := url.Values{"q": {q.Text}}
+	if q.OnlyKey {
+		query.Set("kind", "key")
+	} else if q.OnlyID {
+		query.Set("kind", "id")
+	}
+	var out struct{ Answers []operate.Answer }
+	err := c.get(ctx, "/explain", query, &out)
+	return out.Answers, err
+}
+
+// Known is [operate.Desk.Known].
+func (c *Client) Known(ctx context.Context, t operate.Target) error {
+	var out struct{ Known bool }
+	return c.get(ctx, "/known", url.Values{"target": {t.String()}}, &out)
+}
+
+// Removed is [operate.Desk.Removed]; false if it could not be asked.
+func (c *Client) Removed(route, binding string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var out struct{ Removed bool }
+	err := c.get(ctx, "/removed", url.Values{"route": {route}, "binding": {binding}}, &out)
+	return err == nil && out.Removed
+}
+
+// Get is [operate.Desk.Get]. The payload is left out if the token may not see it.
+func (c *Client) Get(ctx context.Context, t operate.Target, id string) (gobridge.Record, error) {
+	var out recordJSON
+	if err := c.get(ctx, "/record", url.Values{"target": {t.String()}, "id": {id}}, &out); err != nil {
+		return gobridge.Record{}, err
+	}
+	return out.record()
+}
+
+// Waiting is [operate.Desk.Waiting].
+func (c *Client) Waiting(ctx context.Context, t operate.Target) (int64, error) {
+	var out struct{ Waiting int64 }
+	err := c.get(ctx, "/waiting", url.Values{"target": {t.String()}}, &out)
+	return out.Waiting, err
+}
+
+// Holding is [operate.Desk.Holding].
+func (c *Client) Holding(ctx context.Context, t operate.Target, key, id string) ([]gobridge.Control, error) {
+	query := url.Values{"target": {t.String()}}
+	if key != "" {
+		query.Set("key", key)
+	}
+	if id != "" {
+		query.Set("id", id)
+	}
+	var out struct{ Controls []controlJSON }
+	if err := c.get(ctx, "/holding", query, &out); err != nil {
+		return nil, err
+	}
+	var controls []gobridge.Control
+	for i := range out.Controls {
+		controls = append(controls, out.Controls[i].control())
+	}
+	return controls, nil
+}
+
+// Audit is [operate.Desk.Audit].
+func (c *Client) Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error) {
+	var out struct{ Entries []auditJSON }
+	if err := c.get(ctx, "/audit", url.Values{"limit": {strconv.Itoa(limit)}}, &out); err != nil {
+		return nil, err
+	}
+	var entries []gobridge.AuditEntry
+	for _, e := range out.Entries {
+		entries = append(entries, gobridge.AuditEntry{
+			At: e.At, Action: gobridge.AuditAction(e.Action), Scope: string(e.Scope), Count: e.Count, By: e.By, Reason: e.Reason,
+		})
+	}
+	return entries, nil
+}
+
+func (c *Client) hold(ctx context.Context, path string, t operate.Target, key, id string, who operate.Who) error {
+	var out struct{ Done bool }
+	in := holdRequest{act{who.By, who.Reason}, t.String(), operate.Text(key), operate.Text(id)}
+	return c.post(ctx, path, in, &out)
+}
+
+// Pause is [operate.Desk.Pause].
+func (c *Client) Pause(ctx context.Context, t operate.Target, who operate.Who) error {
+	return c.hold(ctx, "/pause", t, "", "", who)
+}
+
+// Halt is [operate.Desk.Halt].
+func (c *Client) Halt(ctx context.Context, t operate.Target, key, id string, who operate.Who) error {
+	return c.hold(ctx, "/halt", t, key, id, who)
+}
+
+// Resume is [operate.Desk.Resume].
+func (c *Client) Resume(ctx context.Context, t operate.Target, key, id string, who operate.Who) error {
+	return c.hold(ctx, "/resume", t, key, id, who)
+}
+
+// Retry is [operate.Desk.Retry].
+func (c *Client) Retry(ctx context.Context, filter gobridge.Filter, who operate.Who) (int, error) {
+	var out struct{ Count int }
+	err := c.post(ctx, "/retry", retryRequest{act{who.By, who.Reason}, toFilterJSON(filter)}, &out)
+	return out.Count, err
+}
+
+// Do is [operate.Desk.Do].
+func (c *Client) Do(ctx context.Context, job operate.Job, who operate.Who, progress func(int)) (operate.BulkReport, error) {
+	in := jobRequest{act{who.By, who.Reason}, job.Kind, toFilterJSON(job.Filter), job.Max, job.Pace, job.DryRun}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return operate.BulkReport{}, fmt.Errorf("admin: %w", err)
+	}
+	answer, err := c.do(ctx, http.MethodPost, "/jobs", nil, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return operate.BulkReport{}, err
+	}
+	return follow[operate.BulkReport](ctx, answer, progress)
+}
+
+// follow reads the lines of something long up to its report.
+func follow[T any](ctx context.Context, answer *http.Response, progress func(int)) (out T, err error) {
+	defer answer.Body.Close()
+	d := json.NewDecoder(answer.Body)
+	for {
+		var one step[T]
+		if err := d.Decode(&one); err != nil {
+			if ctx.Err() != nil {
+				return out, ctx.Err()
+			}
+			return out, fmt.Errorf("%w: the answer broke off before its end, and what was done until then stays: %w", ErrUnreachable, err)
+		}
+		if one.Report == nil {
+			if progress != nil {
+				progress(one.Progress)
+			}
+			continue
+		}
+		if one.Problem != nil {
+			err = one.Problem.asError()
+		}
+		return *one.Report, err
+	}
+}
+
+// Move is [operate.Desk.Move].
+func (c *Client) Move(ctx context.Context, from, to operate.Target, who operate.Who) (bridge.MoveResult, error) {
+	var out moveResult
+	if err := c.post(ctx, "/move", moveRequest{act{who.By, who.Reason}, from.String(), to.String()}, &out); err != nil {
+		return bridge.MoveResult{}, err
+	}
+	return bridge.MoveResult{Moved: out.Moved, Expired: out.Expired, Left: gobridge.Stats{
+		Partition: gobridge.Partition(out.Left.Partition), Pending: out.Left.Pending, Claimed: out.Left.Claimed, Dead: out.Left.Dead,
+	}}, nil
+}
+
+// EndRemoved is [operate.Desk.EndRemoved].
+func (c *Client) EndRemoved(ctx context.Context, t operate.Target, who operate.Who) (int, error) {
+	var out struct{ Count int }
+	err := c.post(ctx, "/end-removed", endRequest{act{who.By, who.Reason}, t.String()}, &out)
+	return out.Count, err
+}
+
+// Dead is [operate.Desk.Dead]. Payloads are left out if the token may not see
+// them.
+func (c *Client) Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error) {
+	q := filterQuery(query.Filter)
+	if query.Limit > 0 {
+		q.Set("limit", strconv.Itoa(query.Limit))
+	}
+	if query.Cursor != "" {
+		q.Set("cursor", query.Cursor)
+	}
+	var out struct {
+		Records []recordJSON
+		Cursor  string
+	}
+	if err := c.get(ctx, "/dead", q, &out); err != nil {
+		return gobridge.DeadPage{}, err
+	}
+	page := gobridge.DeadPage{Cursor: out.Cursor}
+	for i := range out.Records {
+		r, err := out.Records[i].record()
+		if err != nil {
+			return page, err
+		}
+		page.Records = append(page.Records, r)
+	}
+	return page, nil
+}
+
+// Export is [operate.Desk.Export]. What is to be skipped is left out here.
+func (c *Client) Export(ctx context.Context, filter gobridge.Filter, w io.Writer, skip func(gobridge.Ref) bool, progress func(int)) (int, error) {
+	answer, err := c.do(ctx, http.MethodGet, "/dead/export", filterQuery(filter), "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	in := bufio.NewReaderSize(answer.Body, 1<<16)
+	n := 0
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			break
+		}
+		if err != nil {
+			return n, fmt.Errorf("%w: the export broke off: %w", ErrUnreachable, err)
+		}
+		r, err := operate.DecodeLetter(line)
+		if err != nil {
+			return n, fmt.Errorf("%w: line %d of the export: %w", ErrUnreachable, n+1, err)
+		}
+		if skip != nil && skip(r.Ref()) {
+			continue
+		}
+		if _, err := w.Write(line); err != nil {
+			return n, err
+		}
+		if n++; progress != nil && n%exportProgress == 0 {
+			progress(n)
+		}
+	}
+	if end := answer.Trailer.Get(exportTrailer); end != "complete" {
+		return n, fmt.Errorf("the export is not whole: %q", end)
+	}
+	if progress != nil {
+		progress(n)
+	}
+	return n, nil
+}
+
+// exportProgress is after how many lines of an export progress is told.
+const exportProgress = 200
+
+// Import is [operate.Desk.Import].
+func (c *Client) Import(ctx context.Context, r io.Reader, to operate.Target, dryRun bool, progress func(int)) (operate.ImportReport, error) {
+	q := url.Values{}
+	if to != (operate.Target{}) {
+		q.Set("target", to.String())
+	}
+	if dryRun {
+		q.Set("dry_run", "true")
+	}
+	answer, err := c.do(ctx, http.MethodPost, "/dead/import", q, "application/x-ndjson", r)
+	if err != nil {
+		return operate.ImportReport{}, err
+	}
+	return follow[operate.ImportReport](ctx, answer, progress)
+}
+
+// Reload asks for a reload and returns what changed.
+func (c *Client) Reload(ctx context.Context) (string, error) {
+	var out struct{ Changed string }
+	err := c.post(ctx, "/reload", struct{}{}, &out)
+	return out.Changed, err
+}
