@@ -30,6 +30,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkPaths(c)
 	d.checkConnections(c)
+	d.checkKafka(c)
 	d.checkMQTT(c)
 	d.checkNATS(c)
 	d.checkFiles(c)

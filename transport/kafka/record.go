@@ -167,7 +167,9 @@ func (s *Sender) record(d *gobridge.Delivery) (*kgo.Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", name, err)
 		}
-		add(name, value)
+		if value != "" {
+			add(name, value)
+		}
 	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,8 +47,9 @@ type SenderOptions struct {
 	// KeyFrom gives the record's key; the message's ordering key when nil. An empty
 	// one is no key.
 	KeyFrom func(*messaging.Envelope) (string, error)
-	// Headers give further record headers, by name. They take the place of the
-	// message's own of the same name.
+	// Headers give further record headers, by name; an empty one is left out. They
+	// take the place of the message's own of the same name. None is gobridge's own,
+	// an attribute of CloudEvents, or the content type.
 	Headers map[string]func(*messaging.Envelope) (string, error)
 	// Format says how what is beside the payload is written.
 	Format mapping.Format
@@ -93,6 +95,11 @@ func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
 	}
 	if _, ok := compressions[options.Compression]; !ok {
 		return nil, fmt.Errorf("kafka: compression %q; there are none, gzip, snappy, lz4 and zstd", options.Compression)
+	}
+	for name := range options.Headers {
+		if lower := strings.ToLower(name); name == "" || lower == headerContentType || strings.HasPrefix(lower, "gobridge-") || strings.HasPrefix(lower, protocol.CloudEvents) {
+			return nil, fmt.Errorf("kafka: the header %q is not free to be set", name)
+		}
 	}
 	s := &Sender{conn: c, options: options, names: names(options.Headers), settle: settleTime}
 	c.mu.Lock()
