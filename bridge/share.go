@@ -113,12 +113,17 @@ func (g *shareGroup) assign(holders map[gobridge.Partition]string, load map[stri
 }
 
 // quotas says how many partitions each owner is to have, and adds them to load.
+//
+// Who is to have one more than the others is who has that many, if anybody does.
+// What those below have does not count: while partitions change hands it is
+// another number in every look, and two owners would both take themselves for the
+// one.
 func (g *shareGroup) quotas(has map[string][]gobridge.Partition, load map[string]int) map[string]int {
 	each, left := len(g.partitions)/len(g.owners), len(g.partitions)%len(g.owners)
 	order := slices.Clone(g.owners)
 	slices.SortFunc(order, func(a, b string) int {
 		return cmp.Or(
-			cmp.Compare(min(len(has[b]), each+1), min(len(has[a]), each+1)),
+			cmp.Compare(min(max(len(has[b]), each), each+1), min(max(len(has[a]), each), each+1)),
 			cmp.Compare(load[a], load[b]),
 			cmp.Compare(score(gobridge.Partition(g.name), b), score(gobridge.Partition(g.name), a)),
 			strings.Compare(a, b))
