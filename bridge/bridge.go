@@ -119,6 +119,7 @@ func (b *Bridge) drain(ctx context.Context, dead map[gobridge.Partition]sighting
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	var watch sync.WaitGroup
 	watch.Go(func() { b.watchHolds(watching) })
+	watch.Go(func() { b.watchQuiet(watching) })
 
 	var stuck atomic.Bool
 	k := &keeper{

@@ -24,7 +24,7 @@ type claim struct {
 // record to probe with if the destination is down.
 func (d *drainer) startClaim() {
 	now := time.Now()
-	if !d.claiming && now.Sub(d.polled) >= d.pause {
+	if !d.claiming && now.Sub(d.polled) >= d.pollPause() {
 		d.more = true
 	}
 	if !d.nextDue.IsZero() && !now.Before(d.nextDue) {

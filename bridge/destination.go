@@ -118,6 +118,7 @@ type destination struct {
 	wake chan struct{} // has room for one: there may be work
 
 	drainer atomic.Pointer[drainer] // nil while this process does not own it
+	quiet   atomic.Bool             // the store says that nothing is stored here
 
 	// strays are records whose send outlived the lease under which they were
 	// claimed. They count as held until it returns.

@@ -93,6 +93,7 @@ type drainerStatus struct {
 	mu       sync.Mutex
 	inFlight int
 	held     int
+	idle     bool
 }
 
 // serve is the bridge's serveFunc for a destination.
@@ -118,6 +119,7 @@ func (d *destination) serve(intake, work context.Context, token gobridge.Token, 
 	if dr.mayProbe, _ = d.circuit.state(); dr.mayProbe && once {
 		d.circuit.probeNow()
 	}
+	d.quiet.Store(false)
 	d.drainer.Store(dr)
 	defer d.drainer.Store(nil)
 	err := dr.loop(cancelSends) //nolint:contextcheck // its contexts differ in when they end, and are its fields
@@ -161,7 +163,7 @@ func (d *drainer) loop(cancelSends context.CancelCauseFunc) error {
 		select {
 		case <-timer.C:
 		case <-d.wake:
-			d.more = true
+			d.woken()
 		case r := <-d.results:
 			d.sent(r)
 			d.sentMore()
@@ -256,7 +258,7 @@ func (d *drainer) wait() time.Duration {
 	}
 	if !d.claiming && !d.stopping {
 		if !d.more || d.failures > 0 {
-			sooner(d.polled.Add(d.pause))
+			sooner(d.polled.Add(d.pollPause()))
 			sooner(d.nextDue)
 		} else if open, probe := d.circuit.state(); open && !d.probing && d.sending == 0 {
 			if other := d.prober.Load(); other != nil && other != d {
@@ -279,6 +281,7 @@ func (d *drainer) publishStatus() {
 	d.status.mu.Lock()
 	defer d.status.mu.Unlock()
 	d.status.inFlight, d.status.held = d.sending, len(d.items)
+	d.status.idle = d.empty && len(d.items) == 0 && !d.once
 }
 
 // leaveStrays counts the records whose send has not returned as held until it

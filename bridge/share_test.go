@@ -92,6 +92,48 @@ func TestShareMovesFew(t *testing.T) {
 	}
 }
 
+// TestShareIsTheSameWhilePartitionsChangeHands: whenever somebody looks, what has
+// moved by then must not change where the rest is to go, or it moves twice.
+func TestShareIsTheSameWhilePartitionsChangeHands(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for range 300 {
+		r := &shareRoom{T: t, holders: map[gobridge.Partition]string{}}
+		of := []serves{{"a", "x", 1 + rng.IntN(20)}}
+		if rng.IntN(2) == 0 {
+			of = append(of, serves{"b", "y", 1 + rng.IntN(20)})
+		}
+		for i := range 2 + rng.IntN(5) {
+			r.members = append(r.members, member{fmt.Sprintf("p%d-%d", i, rng.IntN(1000)), of})
+			r.settle()
+		}
+		if rng.IntN(2) == 0 {
+			r.members = r.members[1:]
+		} else {
+			r.members = append(r.members, member{"new", of})
+		}
+		target := share(r.members, r.holders)
+		var moving []gobridge.Partition
+		for p, o := range target {
+			if r.holders[p] != o {
+				moving = append(moving, p)
+			}
+		}
+		for steps := 2 * len(moving); steps > 0; steps-- { // each is let go, and then taken
+			p := moving[rng.IntN(len(moving))]
+			if r.holders[p] == "" {
+				r.holders[p] = target[p]
+			} else if r.holders[p] != target[p] {
+				delete(r.holders, p)
+			}
+			if now := share(r.members, r.holders); !maps.Equal(now, target) {
+				t.Fatalf("with %v of %v moving, the share went from %v to %v", r.holders, moving, target, now)
+			}
+		}
+	}
+}
+
 func TestShareOfDifferentBindings(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

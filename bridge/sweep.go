@@ -50,6 +50,9 @@ func (d *drainer) sweepDone(s sweep) error {
 		return nil
 	}
 	r := s.result
+	if d.empty && d.quiet.Load() {
+		d.nextSweep = time.Now().Add(idleEvery)
+	}
 	if r.More {
 		d.nextSweep = time.Now().Add(sweepAgain)
 	}
