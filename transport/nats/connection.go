@@ -171,15 +171,13 @@ func (c *Connection) run() {
 	c.set(nil, errClosed)
 }
 
-// pause waits, and reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// pause waits, until ctx ends at most.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }
 

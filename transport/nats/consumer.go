@@ -112,7 +112,7 @@ func (r *Receiver) usable(c *jetstream.ConsumerConfig) error {
 		}
 	}
 	add(c.DeliverSubject != "", "it is a push consumer; a pull consumer is needed")
-	add(c.AckPolicy != jetstream.AckExplicitPolicy, "its ack_policy is %s; explicit is needed", c.AckPolicy)
+	add(c.AckPolicy != jetstream.AckExplicitPolicy, "its ack_policy is not explicit")
 	add(c.MaxDeliver > 0, "its max_deliver is %d, after which the server drops a message; -1 is needed", c.MaxDeliver)
 	add(c.HeadersOnly, "it delivers headers only")
 	add(c.PriorityPolicy != jetstream.PriorityPolicyNone, "it has priority groups")

@@ -88,6 +88,7 @@ func (in *intake) session(ctx context.Context, l *link) error {
 		var err error
 		select {
 		case <-ctx.Done():
+			in.quiet()
 			return nil
 		case <-l.ended:
 			return l.reason()
@@ -278,6 +279,36 @@ func (in *intake) arrived(m *client.Msg) (gap bool) {
 	}
 	in.queue = slices.Insert(in.queue, at, d)
 	return gap
+}
+
+// quiet waits until all that the server has delivered is here, for a while: what is
+// on its way when the subscription ends gets lost in the server, and is delivered
+// again only after the consumer's ack_wait.
+func (in *intake) quiet() {
+	if in.r.options.Shared {
+		return // what others have can't be told from what is on its way
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	for in.pull.left > 0 {
+		info, err := in.consumer.Info(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case m := <-in.pull.messages:
+			if in.arrivals(m) != nil {
+				return
+			}
+			continue
+		default:
+		}
+		full := info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
+		if info.NumAckPending <= len(in.hand) && (info.NumPending == 0 || full) {
+			return
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
 }
 
 // leave ends the session's subscription and takes up what is on its way.

@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"context"
 	"net"
 	"strconv"
 	"testing"
@@ -59,7 +58,7 @@ func freePort(t testing.TB) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port
 }
 
@@ -86,9 +85,9 @@ func (b *broker) address() string { return net.JoinHostPort("127.0.0.1", strconv
 func (b *broker) url() string     { return "nats://" + b.address() }
 
 // dial returns a client of the test's own.
-func dial(t testing.TB, url string, options ...client.Option) (*client.Conn, jetstream.JetStream) {
+func dial(t testing.TB, url string) (*client.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := client.Connect(url, append(options, client.MaxReconnects(-1), client.ReconnectWait(20*time.Millisecond))...)
+	nc, err := client.Connect(url, client.MaxReconnects(-1), client.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +130,4 @@ func connect(t testing.TB, url string, set func(*nats.Options)) *nats.Connection
 		}
 	})
 	return conn
-}
-
-// within is a context with an end.
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -29,17 +29,24 @@ func startProxy(t testing.TB, upstream string) *faultproxy.Proxy {
 }
 
 func TestSource(t *testing.T) {
-	transporttest.RunSource(t, func(t testing.TB) transporttest.Source { return source(t, startBroker(t, nil).address()) })
+	transporttest.RunSource(t, func(t testing.TB) transporttest.Source { return source(t, startBroker(t, nil).address(), nil) })
+}
+
+// TestSourceOfAnOldServer runs the suite where a consumer can't be reset.
+func TestSourceOfAnOldServer(t *testing.T) {
+	transporttest.RunSource(t, func(t testing.TB) transporttest.Source {
+		return source(t, startBroker(t, noReset).address(), asGateway)
+	})
 }
 
 // source is a stream of its own with a consumer that is declared.
-func source(t testing.TB, address string) transporttest.Source {
+func source(t testing.TB, address string, as func(*nats.Options)) transporttest.Source {
 	t.Helper()
 	_, js := dial(t, "nats://"+address)
 	stream := freshStream(t, js)
 	p := startProxy(t, address)
 	receiver := func(t testing.TB) gobridge.Receiver {
-		conn := connect(t, "nats://"+p.Addr(), nil)
+		conn := connect(t, "nats://"+p.Addr(), as)
 		r, err := conn.Receiver(nats.ReceiverOptions{Stream: stream, Consumer: "suite", Declare: true, AckWait: time.Second})
 		if err != nil {
 			t.Fatal(err)
