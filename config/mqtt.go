@@ -11,10 +11,11 @@ import (
 // MQTT is a connection.
 type MQTT struct {
 	URL       []MQTTURL  `config:"url,required" least:"1" single:"true" example:"mqtts://plant:8883" doc:"The broker's address, or a list of addresses that are tried in turn and lead to the same sessions. It speaks MQTT 5."`
-	ClientID  string     `config:"client_id" default:"gobridge" example:"gw-plant-7" doc:"What the client IDs begin with. A source has this, a dash and its route; destinations share a client with -out- and something random behind it. At one broker no two bridges have the same."`
+	ClientID  string     `config:"client_id" default:"gobridge" example:"gw-plant-7" doc:"What the client IDs begin with. A source has this, a dash and its route; a destination has this, its route, its own name and something random. At one broker no two bridges have the same."`
 	Username  *Secret    `config:"username" example:"gw" doc:"The user. A file (${file:PATH}) is read anew with every connection."`
 	Password  *Secret    `config:"password" example:"${file:secrets/mqtt}" doc:"The password. A file (${file:PATH}) is read anew with every connection."`
 	TLS       *ClientTLS `config:"tls" doc:"Whom to trust and who to be, for mqtts and wss; the system's roots and nobody when absent."`
+	MaxPacket Size       `config:"max_packet_size" example:"128KiB" doc:"The largest packet, payload and all, that the broker takes, for one that has a limit and does not announce it. A larger message is refused for good, where the broker might only close the connection."`
 	KeepAlive Duration   `config:"keep_alive" default:"30s" doc:"After how long a silent connection counts as broken, 1s to 18h."`
 }
 
@@ -25,7 +26,7 @@ type MQTTSource struct {
 	QoS            int            `config:"qos" min:"0" max:"2" default:"1" doc:"The quality of service of the subscriptions. With 0, and for messages that were published with 0, nothing is kept while the bridge is down, and what comes while the outbox takes nothing can be lost. 2 spares repeats between publisher and broker, and costs a second round trip."`
 	ClientID       string         `config:"client_id" doc:"The client ID, which names the session at the broker; that of the connection, a dash and the route when absent. Another one is another session, and what the broker keeps for the old one stays there."`
 	SessionExpiry  Duration       `config:"session_expiry" default:"7d" doc:"How long the broker keeps the session, with what is published meanwhile, while the bridge is down."`
-	ReceiveMaximum int            `config:"receive_maximum" min:"1" max:"65535" default:"1000" doc:"How many messages may have come and not be stored yet. A broker may have a lower bound of its own (max_inflight_messages of mosquitto is 20)."`
+	ReceiveMaximum int            `config:"receive_maximum" min:"1" max:"65535" default:"1000" doc:"How many messages may have come and not be stored yet. A broker may have a lower bound of its own, 20 by default in some."`
 	Share          string         `config:"share" example:"gobridge" doc:"The group of a shared subscription: all processes take messages side by side, each by a client ID with the machine's name behind it, and messages have no order. When absent, one process takes all, in order, and another takes over when it is gone."`
 	Retained       string         `config:"retained" enum:"take,ignore" default:"take" doc:"Retained messages, which a broker sends once a subscription is new: take takes them as any other, ignore leaves them out."`
 	IDProperty     string         `config:"id_property" example:"message-id" doc:"The user property that has the producer's own ID of a message, in its case. Without it, and without gobridge-id and CloudEvents, messages have no ID of their own, and those that were being stored when the bridge crashed come twice."`

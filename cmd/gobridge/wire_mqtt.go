@@ -19,7 +19,7 @@ type mqttBroker struct {
 }
 
 func openMQTT(c *config.MQTT, log *slog.Logger) (broker, error) {
-	options := mqtt.Options{ClientID: c.ClientID, KeepAlive: time.Duration(c.KeepAlive), Logger: log}
+	options := mqtt.Options{ClientID: c.ClientID, KeepAlive: time.Duration(c.KeepAlive), MaxPacket: int(c.MaxPacket), Logger: log}
 	for _, u := range c.URL {
 		options.URLs = append(options.URLs, string(u))
 	}
@@ -62,19 +62,20 @@ func (b mqttBroker) receiver(route string, source config.Source) (gobridge.Recei
 	})
 }
 
-func (b mqttBroker) sender(_, _ string, binding config.Binding) (gobridge.Sender, error) {
+func (b mqttBroker) sender(route, name string, binding config.Binding) (gobridge.Sender, error) {
 	m := binding.MQTT
 	format, err := mapping.ParseFormat(m.Format)
 	if err != nil {
 		return nil, err
 	}
 	options := mqtt.SenderOptions{
-		Topic:   m.Topic,
-		QoS:     byte(m.QoS),
-		Retain:  bool(m.Retain),
-		Format:  format,
-		Timeout: time.Duration(m.Timeout),
-		Headers: map[string]mqtt.Text{},
+		ClientID: b.clientID + "-" + route + "-" + name,
+		Topic:    m.Topic,
+		QoS:      byte(m.QoS),
+		Retain:   bool(m.Retain),
+		Format:   format,
+		Timeout:  time.Duration(m.Timeout),
+		Headers:  map[string]mqtt.Text{},
 	}
 	if m.TopicFrom != nil {
 		options.TopicFrom = m.TopicFrom.Eval

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/eclipse/paho.golang/packets"
@@ -18,8 +19,9 @@ type broker struct {
 	listen net.Listener
 	closed sync.WaitGroup
 
+	written atomic.Int64
+
 	mu        sync.Mutex
-	down      bool
 	sessions  map[string]*session
 	peers     map[*peer]bool
 	published []*packets.Publish // by clients, in order
@@ -32,7 +34,8 @@ type broker struct {
 	onPublish func(*packets.Publish) verdict
 	greeting  packets.Properties // of every CONNACK
 	mute      bool               // answers no ping
-	forgets   bool               // keeps no session
+	pings     int
+	forgets   bool // keeps no session
 }
 
 // verdict is what becomes of a publish.
@@ -88,11 +91,6 @@ func (b *broker) accept() {
 		}
 		p := &peer{b: b, conn: conn, out: make(chan packets.Packet, 1<<17), end: make(chan struct{})}
 		b.mu.Lock()
-		if b.down {
-			b.mu.Unlock()
-			_ = conn.Close()
-			continue
-		}
 		b.peers[p] = true
 		b.mu.Unlock()
 		b.closed.Go(p.write)
@@ -106,15 +104,6 @@ func (b *broker) cut() {
 	defer b.mu.Unlock()
 	for p := range b.peers {
 		p.close()
-	}
-}
-
-func (b *broker) setDown(down bool) {
-	b.mu.Lock()
-	b.down = down
-	b.mu.Unlock()
-	if down {
-		b.cut()
 	}
 }
 
@@ -144,6 +133,16 @@ func (b *broker) subscribed(client string) bool {
 	return s != nil && len(s.filters) > 0
 }
 
+// connected is how many connections have begun with a CONNECT.
+func (b *broker) connected() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.connects)
+}
+
+// sent is how many packets have been written to clients.
+func (b *broker) sent() int { return int(b.written.Load()) }
+
 func (b *broker) got() []*packets.Publish {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +164,7 @@ func (b *broker) route(p *packets.Publish) {
 	}
 	for _, s := range b.sessions {
 		for filter, options := range s.filters {
-			if filterTakes(filter, p.Topic) {
+			if filterTakes(filter, p.Topic) && !strings.HasPrefix(filter, "$share/") {
 				s.add(p, options, false)
 				break
 			}
@@ -232,6 +231,7 @@ func (p *peer) write() {
 				p.close()
 				return
 			}
+			p.b.written.Add(1)
 			if _, last := packet.(*packets.Disconnect); last {
 				p.close()
 				return
@@ -291,6 +291,7 @@ func (p *peer) take(received *packets.ControlPacket) bool {
 		}
 		p.out <- &packets.Pubrel{PacketID: r.PacketID, Properties: &packets.Properties{}}
 	case *packets.Pingreq:
+		p.b.pings++
 		if !p.b.mute {
 			p.out <- &packets.Pingresp{}
 		}

@@ -165,6 +165,7 @@ func (r *receiving) arrived(p *packets.Publish) {
 	for !r.room() && !r.lost && !r.over {
 		r.full = true
 		r.changed.Wait()
+		r.wire.heard.Store(true) // it was this side that did not read
 	}
 	r.full = false
 	if r.lost || r.over {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
-	paholog "github.com/eclipse/paho.golang/paho/log"
 	"github.com/eclipse/paho.golang/paho/session"
 	"github.com/gorilla/websocket"
 )
@@ -67,7 +66,6 @@ type terms struct {
 	maxQoS         byte
 	retains        bool
 	shares         bool
-	wildcards      bool
 	expiry         uint32 // of the session, in seconds
 }
 
@@ -106,7 +104,7 @@ func (c *Connection) connectTo(ctx context.Context, address *url.URL, u user) (*
 		ClientID:      u.clientID,
 		Conn:          w,
 		Session:       &greeter{SessionManager: u.session},
-		PingHandler:   newLibraryPinger(w, u.waits),
+		PingHandler:   &pinger{wire: w, waits: u.waits},
 		PacketTimeout: connectTime,
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
 			if u.unconfirmed != nil {
@@ -121,7 +119,9 @@ func (c *Connection) connectTo(ctx context.Context, address *url.URL, u user) (*
 		w.fail(err)
 		return nil, refused(ack, err)
 	}
-	return &link{client: client, wire: w, terms: termsOf(ack, u), at: shownURL(address)}, nil
+	l := &link{client: client, wire: w, terms: c.termsOf(ack, u), at: shownURL(address)}
+	c.limit.Store(int64(l.terms.maxPacket))
+	return l, nil
 }
 
 // packet is the CONNECT packet, with the credentials as they are now.
@@ -189,17 +189,17 @@ func refused(ack *paho.Connack, err error) error {
 	return err
 }
 
-func termsOf(ack *paho.Connack, u user) terms {
-	t := terms{resumed: ack.SessionPresent, receiveMaximum: 65535, maxQoS: 2, retains: true, shares: true, wildcards: true, expiry: u.expiry}
+func (c *Connection) termsOf(ack *paho.Connack, u user) terms {
+	t := terms{resumed: ack.SessionPresent, receiveMaximum: 65535, maxQoS: 2, retains: true, shares: true, maxPacket: c.options.MaxPacket, expiry: u.expiry}
 	p := ack.Properties
 	if p == nil {
 		return t
 	}
-	t.retains, t.shares, t.wildcards = p.RetainAvailable, p.SharedSubAvailable, p.WildcardSubAvailable
+	t.retains, t.shares = p.RetainAvailable, p.SharedSubAvailable
 	if p.ReceiveMaximum != nil {
 		t.receiveMaximum = max(int(*p.ReceiveMaximum), 1)
 	}
-	if p.MaximumPacketSize != nil {
+	if p.MaximumPacketSize != nil && (t.maxPacket == 0 || int(*p.MaximumPacketSize) < t.maxPacket) {
 		t.maxPacket = int(*p.MaximumPacketSize)
 	}
 	if p.MaximumQoS != nil {
@@ -354,33 +354,3 @@ func (t *trouble) say(what string, err error, again time.Duration) {
 }
 
 func (t *trouble) over() { t.last = "" }
-
-// libraryPinger is a pinger as the library calls it.
-type libraryPinger struct {
-	*pinger
-	wire *wire
-}
-
-func newLibraryPinger(w *wire, waits func() bool) *libraryPinger {
-	return &libraryPinger{pinger: newPinger(waits), wire: w}
-}
-
-// Run keeps the connection alive until ctx ends.
-func (p *libraryPinger) Run(ctx context.Context, _ net.Conn, seconds uint16) error {
-	err := p.run(ctx, time.Duration(seconds)*time.Second, func() error {
-		return p.wire.send(ctx, []byte{packets.PINGREQ << 4, 0})
-	})
-	if err != nil && ctx.Err() == nil {
-		p.wire.fail(err)
-		return err
-	}
-	return nil
-}
-
-// PacketSent, PingResp and SetDebug are of no interest.
-func (p *libraryPinger) PacketSent()             {}
-func (p *libraryPinger) PingResp()               {}
-func (p *libraryPinger) SetDebug(paholog.Logger) {}
-
-// PacketReceived notes that the broker is there.
-func (p *libraryPinger) PacketReceived() { p.heard() }

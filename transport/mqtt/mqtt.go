@@ -38,11 +38,12 @@
 //
 // # Publishing
 //
-// All senders of a connection share one client, with a session that ends with its
-// connection: nothing is sent again behind the engine's back. A client that
-// connects again has the same ID, which ends what is left of the old connection
-// (section 3.1.4) before anything new is taken. So no publish that was given up appears
-// behind a later one of its key. Answers by code are those of the function outcome.
+// A sender is a client of its own, with a session that ends with its connection:
+// nothing is sent again behind the engine's back, and what a broker dislikes of one
+// destination disturbs no other. A client that connects again has the same ID, which
+// ends what is left of the old connection (section 3.1.4) before anything new is
+// taken. So no publish that was given up appears behind a later one of its key.
+// Answers by code are those of the function outcome.
 package mqtt
 
 import (
@@ -53,6 +54,8 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"gobridge/internal/clienttls"
@@ -64,7 +67,8 @@ type Options struct {
 	// port unless it is 1883, 8883, 80 or 443, and for a websocket the path. Several
 	// must lead to the same sessions.
 	URLs []string
-	// ClientID begins the IDs of all clients of the connection.
+	// ClientID begins the IDs of the clients by which [Receiver.Connect] and
+	// [Sender.Connect] look.
 	ClientID string
 	// Username and Password, unless nil, are read with every connection.
 	Username, Password func() (string, error)
@@ -74,6 +78,9 @@ type Options struct {
 	// KeepAlive is after how long a silent connection counts as broken: 1 s to
 	// 65,535 s, 30 s when zero.
 	KeepAlive time.Duration
+	// MaxPacket, unless zero, is the largest packet in bytes that the broker takes, for
+	// one that does not say so itself.
+	MaxPacket int
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -84,7 +91,11 @@ type Connection struct {
 	urls      []*url.URL
 	keepAlive time.Duration
 	log       *slog.Logger
-	publisher *publisher
+
+	limit atomic.Int64 // the largest packet that the broker takes, as last heard; zero when unknown
+
+	mu         sync.Mutex
+	publishers []*publisher // one of each sender
 }
 
 const defaultKeepAlive = 30 * time.Second
@@ -92,6 +103,7 @@ const defaultKeepAlive = 30 * time.Second
 // New makes a connection, which connects when it is needed.
 func New(options Options) (*Connection, error) {
 	c := &Connection{options: options, keepAlive: options.KeepAlive, log: options.Logger}
+	c.limit.Store(int64(options.MaxPacket))
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -127,13 +139,18 @@ func New(options Options) (*Connection, error) {
 			return nil, fmt.Errorf("mqtt: %w", err)
 		}
 	}
-	c.publisher = newPublisher(c, options.ClientID+"-out-"+randomID())
 	return c, nil
 }
 
-// Close ends the senders' client. Receivers end with the context of their Receive.
+// Close ends the senders' clients. Receivers end with the context of their Receive.
 func (c *Connection) Close() error {
-	c.publisher.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var closes sync.WaitGroup
+	for _, p := range c.publishers {
+		closes.Go(p.close)
+	}
+	closes.Wait()
 	return nil
 }
 

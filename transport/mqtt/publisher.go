@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// publisher is the client that all senders of a connection share. It connects when
-// it is first used, and again for as long as it is open.
+// publisher is the client of a sender. It connects when it is first used, and again
+// for as long as it is open.
 type publisher struct {
 	connection *Connection
 	clientID   string
@@ -23,7 +23,6 @@ type publisher struct {
 	session *outgoing     // while connected
 	err     error         // why not, while it waits for the next try
 	news    chan struct{} // closed with every change
-	terms   *terms        // as last heard
 }
 
 func newPublisher(c *Connection, clientID string) *publisher {
@@ -67,18 +66,8 @@ func (p *publisher) set(session *outgoing, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.session, p.err = session, err
-	if session != nil {
-		p.terms = &session.link.terms
-	}
 	close(p.news)
 	p.news = make(chan struct{})
-}
-
-// granted returns what the broker granted last, nil if it was never reached.
-func (p *publisher) granted() *terms {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.terms
 }
 
 func (p *publisher) run() {

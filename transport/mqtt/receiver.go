@@ -156,6 +156,9 @@ func (r *Receiver) keep(ctx context.Context, session *incoming, handing <-chan s
 			}
 			wait = tries.lost(time.Since(began), err)
 			said.say("the source has lost its broker", err, wait)
+			if tries.failures == thrownOut {
+				log.Warn("connections keep ending as soon as they stand; so they do when another client has the same client ID")
+			}
 		}
 		if n := session.drops(); n > 0 {
 			log.Warn("messages of QoS 0 came while there was no room, and are lost", "count", n)
@@ -165,6 +168,10 @@ func (r *Receiver) keep(ctx context.Context, session *incoming, handing <-chan s
 		}
 	}
 }
+
+// thrownOut is after how many short connections in a row it is said what else may be
+// the reason: not every broker says that another client has taken over.
+const thrownOut = 4
 
 func endedByAnother(err error) bool {
 	var code *codeError

@@ -21,6 +21,9 @@ type Text = func(*messaging.Envelope) (string, error)
 
 // SenderOptions are those of a destination.
 type SenderOptions struct {
+	// ClientID begins the client's ID; something random goes behind it, so that several
+	// processes do not throw each other out.
+	ClientID string
 	// Topic is where to publish, or TopicFrom computes it: one of them.
 	Topic     string
 	TopicFrom Text
@@ -66,7 +69,7 @@ const (
 
 // Sender makes a sender.
 func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
-	s := &Sender{publisher: c.publisher, options: options}
+	s := &Sender{options: options}
 	if (options.Topic == "") == (options.TopicFrom == nil) {
 		return nil, errors.New("mqtt: give either a topic or what computes it")
 	}
@@ -74,6 +77,9 @@ func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
 		if err := checkTopic(options.Topic); err != nil {
 			return nil, fmt.Errorf("mqtt: %w", err)
 		}
+	}
+	if err := checkText(options.ClientID); err != nil || options.ClientID == "" {
+		return nil, fmt.Errorf("mqtt: client ID %q: it is text that is not empty", options.ClientID)
 	}
 	if options.Timeout == 0 {
 		s.options.Timeout = defaultTimeout
@@ -90,6 +96,10 @@ func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
 		}
 		s.headers = append(s.headers, computed{name, options.Headers[name]})
 	}
+	s.publisher = newPublisher(c, options.ClientID+"-"+randomID())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.publishers = append(c.publishers, s.publisher)
 	return s, nil
 }
 
@@ -117,19 +127,16 @@ func (s *Sender) Carry(e *messaging.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if t := s.publisher.granted(); t != nil {
-		return tooLarge(p, t)
-	}
-	return nil
+	return tooLarge(p, int(s.publisher.connection.limit.Load()))
 }
 
 // tooLarge reports a packet beyond what the broker takes (section 3.2.2.3.6), or
 // beyond what MQTT can have (section 1.5.5).
-func tooLarge(p *packets.Publish, t *terms) error {
+func tooLarge(p *packets.Publish, granted int) error {
 	const most = 1<<28 - 1
 	limit, whose := most, "MQTT can have"
-	if t.maxPacket > 0 && t.maxPacket < most {
-		limit, whose = t.maxPacket, "the broker takes"
+	if granted > 0 && granted < most {
+		limit, whose = granted, "the broker takes"
 	}
 	if size := packetSize(p); size > limit {
 		return fmt.Errorf("the packet has %d bytes, %d of them payload; %s %d", size, len(p.Payload), whose, limit)
@@ -158,7 +165,7 @@ func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
 	for i := range batch {
 		p, err := s.encode(&batch[i], now)
 		if err == nil {
-			err = tooLarge(p, &o.link.terms)
+			err = tooLarge(p, o.link.terms.maxPacket)
 		}
 		if err != nil {
 			out[i] = gobridge.Permanent(fmt.Errorf("publish: %w", err))

@@ -58,7 +58,7 @@ func receiver(t testing.TB, c *mqtt.Connection, change ...func(*mqtt.ReceiverOpt
 
 func sender(t testing.TB, c *mqtt.Connection, change ...func(*mqtt.SenderOptions)) *mqtt.Sender {
 	t.Helper()
-	options := mqtt.SenderOptions{Topic: "out/a", QoS: 1}
+	options := mqtt.SenderOptions{ClientID: "gw-route-out", Topic: "out/a", QoS: 1}
 	for _, f := range change {
 		f(&options)
 	}

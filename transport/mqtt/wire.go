@@ -9,7 +9,11 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/eclipse/paho.golang/packets"
+	paholog "github.com/eclipse/paho.golang/paho/log"
 )
 
 const (
@@ -30,6 +34,8 @@ type wire struct {
 
 	read *bufio.Reader
 	left int // bytes of the packet that is being read
+
+	heard atomic.Bool // something has come since the last look at it
 
 	once  sync.Once
 	ended chan struct{}
@@ -54,6 +60,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := w.read.Read(p[:min(len(p), w.left)])
 	w.left -= n
+	w.heard.Store(true)
 	if err != nil {
 		w.fail(err)
 	}
@@ -160,25 +167,21 @@ func (w *wire) why() error {
 	return w.cause
 }
 
-// pinger keeps a connection alive, and ends it when the broker is silent. Unlike
-// the library's own it does not mind that nothing is read while messages wait for
-// room.
+// pinger keeps a connection alive, and ends it when the broker is silent. Unlike the
+// library's own it does not mind that nothing is read while messages wait for room.
 type pinger struct {
-	packets chan struct{} // holds one when something has come since the last look
-	waits   func() bool   // reports whether this side has stopped reading; nil for never
+	wire  *wire
+	waits func() bool // reports whether this side has stopped reading; nil for never
 }
 
-func newPinger(waits func() bool) *pinger {
-	return &pinger{packets: make(chan struct{}, 1), waits: waits}
-}
-
-// run sends a ping request after each three quarters of the interval that the
-// broker was promised (MQTT 5, section 3.1.2.10) until ctx ends.
-func (p *pinger) run(ctx context.Context, interval time.Duration, ping func() error) error {
+// Run sends a ping request after each three quarters of the interval that the broker
+// was promised (section 3.1.2.10) until ctx ends.
+func (p *pinger) Run(ctx context.Context, _ net.Conn, seconds uint16) error {
+	interval := time.Duration(seconds) * time.Second * 3 / 4
 	if interval <= 0 {
 		return nil
 	}
-	tick := time.NewTicker(interval * 3 / 4)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		select {
@@ -186,23 +189,18 @@ func (p *pinger) run(ctx context.Context, interval time.Duration, ping func() er
 			return nil
 		case <-tick.C:
 		}
-		select {
-		case <-p.packets:
-		default:
-			if !first && (p.waits == nil || !p.waits()) {
-				return fmt.Errorf("the broker has not answered a ping for %s", interval*3/4)
-			}
+		if heard := p.wire.heard.Swap(false); !heard && !first && (p.waits == nil || !p.waits()) {
+			p.wire.fail(fmt.Errorf("the broker has not answered a ping for %s", interval))
+			return p.wire.why()
 		}
-		if err := ping(); err != nil {
+		if err := p.wire.send(ctx, []byte{packets.PINGREQ << 4, 0}); err != nil {
 			return err
 		}
 	}
 }
 
-// heard notes that the broker has sent something.
-func (p *pinger) heard() {
-	select {
-	case p.packets <- struct{}{}:
-	default:
-	}
-}
+// What else the library tells a pinger is of no interest: the wire knows better.
+func (p *pinger) PacketSent()             {}
+func (p *pinger) PacketReceived()         {}
+func (p *pinger) PingResp()               {}
+func (p *pinger) SetDebug(paholog.Logger) {}
