@@ -5,7 +5,7 @@ BIN     := bin/gobridge
 TOOL    := $(GO) tool -modfile=tools/go.mod
 ROUNDS  ?= 100
 # Modules of their own that have tests.
-NESTED  := examples/embed tools/ormtest
+NESTED  := examples/embed tools/ormtest watermill
 FUZZTIME ?= 30s
 # Tests of processes on a DynamoDB table.
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
