@@ -18,11 +18,13 @@ type queue struct {
 	name       string
 	fifo       bool
 	visibility time.Duration
-	stored     []*stored
+	stored     []*stored // in order, those that are gone among them
+	gone       int
+	handles    map[string]*stored  // by receipt handle
+	flying     map[*stored]bool    // given out; whether still in flight, only time tells
 	seen       map[string]sighting // by deduplication ID
 	attempts   map[string]attempt  // by ReceiveRequestAttemptId
 	sent       []Sent
-	deleted    int
 	dead       string // the dead letter queue, if any
 	maxReceive int
 	inFlight   int // the most at a time
@@ -48,6 +50,7 @@ type stored struct {
 	first    time.Time // of the receives
 	handle   string
 	received int
+	gone     bool
 }
 
 // Sent is a message that a queue or topic has taken, for tests to look at.
@@ -61,7 +64,7 @@ func (s *Server) CreateQueue(name string) (url string) {
 	s.locked(func() {
 		s.queues[name] = &queue{
 			name: name, fifo: strings.HasSuffix(name, ".fifo"), visibility: 30 * time.Second,
-			seen: map[string]sighting{}, attempts: map[string]attempt{},
+			handles: map[string]*stored{}, flying: map[*stored]bool{}, seen: map[string]sighting{}, attempts: map[string]attempt{},
 		}
 	})
 	return s.queueURL(name)
@@ -79,20 +82,17 @@ func (s *Server) queueURL(name string) string { return s.URL() + "/" + Account +
 
 // Left returns how many messages a queue has, waiting or in flight.
 func (s *Server) Left(name string) (n int) {
-	s.locked(func() { n = len(s.queues[name].stored) })
+	s.locked(func() { n = s.queues[name].left() })
 	return n
 }
+
+func (q *queue) left() int { return len(q.stored) - q.gone }
 
 // InFlight returns how many messages of a queue are in flight, and the most ever.
 func (s *Server) InFlight(name string) (now, most int) {
 	s.locked(func() {
 		q := s.queues[name]
-		for _, m := range q.stored {
-			if m.handle != "" && m.visible.After(s.now()) {
-				now++
-			}
-		}
-		most = q.inFlight
+		now, most = q.inAir(s.now()), q.inFlight
 	})
 	return now, most
 }
@@ -101,7 +101,9 @@ func (s *Server) InFlight(name string) (now, most int) {
 func (s *Server) Received(name string) (counts []int) {
 	s.locked(func() {
 		for _, m := range s.queues[name].stored {
-			counts = append(counts, m.received)
+			if !m.gone {
+				counts = append(counts, m.received)
+			}
 		}
 	})
 	return counts
@@ -167,35 +169,40 @@ func (s *Server) receive(q *queue, limit int, visibility time.Duration, attemptI
 		return again
 	}
 	s.bury(q, now)
+	q.inAir(now)
 	locked := map[string]bool{}
-	if q.fifo {
-		for _, m := range q.stored {
-			if m.visible.After(now) {
-				locked[m.group] = true
-			}
-		}
+	for m := range q.flying {
+		locked[m.group] = q.fifo
 	}
 	var out []*stored
-	order := make([]int, len(q.stored))
-	for i := range order {
-		order[i] = i
-	}
-	if !q.fifo {
-		s.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	}
-	for _, i := range order {
-		m := q.stored[i]
-		if len(out) == limit || m.visible.After(now) || locked[m.group] && q.fifo {
-			continue
+	give := func(m *stored) bool {
+		if m.gone || m.visible.After(now) || locked[m.group] {
+			return true
 		}
 		s.serial++
+		delete(q.handles, m.handle)
 		m.handle = m.id + "/" + strconv.Itoa(s.serial)
+		q.handles[m.handle] = m
+		q.flying[m] = true
 		m.received++
-		if m.first.IsZero() || m.received == 1 {
+		if m.received == 1 {
 			m.first = now
 		}
 		m.visible = now.Add(visibility)
 		out = append(out, m)
+		return len(out) < limit
+	}
+	first := 0
+	if !q.fifo && len(q.stored) > 0 {
+		first = s.random.IntN(len(q.stored))
+	}
+	for i := range q.stored {
+		if !give(q.stored[(first+i)%len(q.stored)]) {
+			break
+		}
+	}
+	if !q.fifo {
+		s.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	if attemptID != "" && len(out) > 0 {
 		a := attempt{at: now}
@@ -204,14 +211,18 @@ func (s *Server) receive(q *queue, limit int, visibility time.Duration, attemptI
 		}
 		q.attempts[attemptID] = a
 	}
-	flying := 0
-	for _, m := range q.stored {
-		if m.handle != "" && m.visible.After(now) {
-			flying++
+	q.inFlight = max(q.inFlight, q.inAir(now))
+	return out
+}
+
+// inAir counts what is in flight.
+func (q *queue) inAir(now time.Time) int {
+	for m := range q.flying {
+		if m.gone || !m.visible.After(now) {
+			delete(q.flying, m)
 		}
 	}
-	q.inFlight = max(q.inFlight, flying)
-	return out
+	return len(q.flying)
 }
 
 // again returns what an attempt was given before, if nothing has become of it.
@@ -222,7 +233,7 @@ func (q *queue) again(id string, now time.Time) []*stored {
 	}
 	var out []*stored
 	for _, handle := range a.handles {
-		m := q.find(handle)
+		m := q.handles[handle]
 		if m == nil || !m.visible.After(now) {
 			return nil
 		}
@@ -236,22 +247,25 @@ func (s *Server) bury(q *queue, now time.Time) {
 	if q.dead == "" {
 		return
 	}
-	q.stored = slices.DeleteFunc(q.stored, func(m *stored) bool {
-		gone := m.received >= q.maxReceive && !m.visible.After(now)
-		if gone {
-			s.queues[q.dead].stored = append(s.queues[q.dead].stored, m)
-		}
-		return gone
-	})
-}
-
-func (q *queue) find(handle string) *stored {
-	for _, m := range q.stored {
-		if m.handle == handle {
-			return m
+	for _, m := range slices.Clone(q.stored) {
+		if !m.gone && m.received >= q.maxReceive && !m.visible.After(now) {
+			q.lose(m)
+			moved := *m
+			moved.gone = false
+			s.queues[q.dead].stored = append(s.queues[q.dead].stored, &moved)
 		}
 	}
-	return nil
+}
+
+// lose takes a message out.
+func (q *queue) lose(m *stored) {
+	m.gone = true
+	delete(q.handles, m.handle)
+	delete(q.flying, m)
+	if q.gone++; q.gone > len(q.stored)/2 {
+		q.stored = slices.DeleteFunc(q.stored, func(m *stored) bool { return m.gone })
+		q.gone = 0
+	}
 }
 
 // remove deletes by a receipt handle. One that is old deletes nothing.
@@ -259,15 +273,14 @@ func (q *queue) remove(handle string, now time.Time) *failure {
 	if !strings.Contains(handle, "/") {
 		return refuse("ReceiptHandleIsInvalid", "no receipt handle")
 	}
-	m := q.find(handle)
+	m := q.handles[handle]
 	switch {
 	case m == nil:
 		return nil
 	case q.fifo && !m.visible.After(now):
 		return refuse("InvalidParameterValue", "the receipt handle has expired")
 	}
-	q.stored = slices.DeleteFunc(q.stored, func(other *stored) bool { return other == m })
-	q.deleted++
+	q.lose(m)
 	return nil
 }
 
@@ -276,7 +289,7 @@ func (q *queue) change(handle string, d time.Duration, now time.Time) *failure {
 	if !strings.Contains(handle, "/") {
 		return refuse("ReceiptHandleIsInvalid", "no receipt handle")
 	}
-	m := q.find(handle)
+	m := q.handles[handle]
 	switch {
 	case m == nil || !m.visible.After(now):
 		return refuse("MessageNotInflight", "the message is not in flight")

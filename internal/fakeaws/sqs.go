@@ -162,7 +162,7 @@ func digest(body string) string {
 func (q *queue) attributes() map[string]string {
 	out := map[string]string{
 		"QueueArn":                    "arn:aws:sqs:" + Region + ":" + Account + ":" + q.name,
-		"ApproximateNumberOfMessages": strconv.Itoa(len(q.stored)),
+		"ApproximateNumberOfMessages": strconv.Itoa(q.left()),
 		"VisibilityTimeout":           strconv.Itoa(int(q.visibility.Seconds())),
 	}
 	if q.fifo {

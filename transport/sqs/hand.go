@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gobridge"
+	"gobridge/internal/awsbatch"
 )
 
 // errLost says that messages are not kept from others any more.
@@ -145,8 +146,8 @@ func newGate(maxCount int, maxBytes int64) *gate {
 func (g *gate) enter(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		g.mu.Lock()
-		if g.count+maxEntries <= g.maxCount && g.bytes < g.maxBytes {
-			g.count += maxEntries
+		if g.count+awsbatch.MaxEntries <= g.maxCount && g.bytes < g.maxBytes {
+			g.count += awsbatch.MaxEntries
 			g.mu.Unlock()
 			return true
 		}

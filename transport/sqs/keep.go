@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"gobridge/internal/awsbatch"
 	"gobridge/internal/awsclient"
 )
 
@@ -87,7 +88,7 @@ func (n *run) change(ctx context.Context, handles []string, to time.Duration) ([
 	in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url}
 	for i, handle := range handles {
 		in.Entries = append(in.Entries, types.ChangeMessageVisibilityBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: &handle, VisibilityTimeout: int32(to.Seconds()),
+			Id: awsbatch.ID(i), ReceiptHandle: &handle, VisibilityTimeout: int32(to.Seconds()),
 		})
 	}
 	out, err := n.conn.client.ChangeMessageVisibilityBatch(ctx, in)
@@ -116,7 +117,7 @@ func (n *run) giveBack(ctx context.Context) {
 	if n.queue.fifo() {
 		limit = make(chan struct{}, 1)
 	}
-	for tens := range slices.Chunk(handles, maxEntries) {
+	for tens := range slices.Chunk(handles, awsbatch.MaxEntries) {
 		limit <- struct{}{}
 		changes.Go(func() {
 			defer func() { <-limit }()
@@ -132,7 +133,7 @@ func (n *run) giveBack(ctx context.Context) {
 func (n *run) delete(ctx, calls context.Context) {
 	for p := range n.kept {
 		batch := []*parcel{p}
-		for count := len(p.messages); count < maxEntries; {
+		for count := len(p.messages); count < awsbatch.MaxEntries; {
 			select {
 			case more, ok := <-n.kept:
 				if ok {
@@ -148,7 +149,7 @@ func (n *run) delete(ctx, calls context.Context) {
 		for _, p := range batch {
 			handles = append(handles, p.handles...)
 		}
-		for tens := range slices.Chunk(handles, maxEntries) {
+		for tens := range slices.Chunk(handles, awsbatch.MaxEntries) {
 			n.deleteAll(ctx, calls, tens)
 		}
 		for _, p := range batch {
@@ -189,7 +190,7 @@ func (n *run) deleteOnce(ctx context.Context, handles []string) ([]string, error
 	}
 	in := &sqs.DeleteMessageBatchInput{QueueUrl: &url}
 	for i, handle := range handles {
-		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: &handle})
+		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: awsbatch.ID(i), ReceiptHandle: &handle})
 	}
 	out, err := n.conn.client.DeleteMessageBatch(ctx, in)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"gobridge"
+	"gobridge/internal/awsbatch"
 	"gobridge/messaging"
 )
 
@@ -90,7 +91,7 @@ func (c *Connection) Receiver(options ReceiverOptions) (*Receiver, error) {
 	case o.Receivers < 0 || o.Prefetch < 0:
 		return nil, errors.New("sqs: fewer than no receivers, or less than nothing in hand")
 	}
-	o.Prefetch = max(o.Prefetch, maxEntries*o.Receivers)
+	o.Prefetch = max(o.Prefetch, awsbatch.MaxEntries*o.Receivers)
 	return r, nil
 }
 
@@ -152,9 +153,9 @@ func (n *run) poll(ctx, calls context.Context) {
 	for n.gate.enter(ctx) {
 		p, err := n.receive(ctx, calls, attempt)
 		if p == nil {
-			n.gate.leave(maxEntries, 0)
+			n.gate.leave(awsbatch.MaxEntries, 0)
 		} else {
-			n.gate.settle(maxEntries-len(p.messages), p.bytes)
+			n.gate.settle(awsbatch.MaxEntries-len(p.messages), p.bytes)
 			n.hand.add(p)
 			n.gained <- p // it has room for all that the gate lets in
 		}
@@ -195,7 +196,7 @@ func (n *run) receive(ctx, calls context.Context, attempt string) (*parcel, erro
 	limited, cancel := context.WithTimeout(polling, n.wait()+callTime)
 	defer cancel()
 	in := &sqs.ReceiveMessageInput{
-		QueueUrl: &url, MaxNumberOfMessages: maxEntries, WaitTimeSeconds: int32(n.wait().Seconds()),
+		QueueUrl: &url, MaxNumberOfMessages: awsbatch.MaxEntries, WaitTimeSeconds: int32(n.wait().Seconds()),
 		VisibilityTimeout:           int32(n.options.Visibility.Seconds()),
 		MessageAttributeNames:       []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},

@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"gobridge"
+	"gobridge/internal/awsbatch"
 	"gobridge/internal/awsclient"
 	"gobridge/internal/awsmessage"
 	"gobridge/internal/mapping"
 	"gobridge/messaging"
 )
-
-// maxEntries is how many messages a batch has (SQS API reference, SendMessageBatch).
-const maxEntries = 10
 
 // SenderOptions configure a [Sender]. Queue or QueueFrom is required.
 type SenderOptions struct {
@@ -69,7 +66,7 @@ func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
 
 // BatchLimits is what SendMessageBatch takes.
 func (s *Sender) BatchLimits() gobridge.BatchLimits {
-	return gobridge.BatchLimits{MaxRecords: maxEntries, MaxBytes: awsmessage.MaxSize, OnePerKey: true}
+	return gobridge.BatchLimits{MaxRecords: awsbatch.MaxEntries, MaxBytes: awsmessage.MaxSize, OnePerKey: true}
 }
 
 // Carry says what speaks against a message: its size, an expression that fails.
@@ -79,21 +76,22 @@ func (s *Sender) Carry(e *messaging.Envelope) error {
 	return err
 }
 
-// outgoing is a delivery as an entry of a batch.
+// outgoing is a message on its way to a queue.
 type outgoing struct {
 	queue queueName
-	entry types.SendMessageBatchRequestEntry
-	size  int
-	at    int // in the batch
+	types.SendMessageBatchRequestEntry
 }
 
+type entry = awsbatch.Entry[outgoing]
+
 // prepare makes the entry of a delivery. Its error says that there never will be one.
-func (s *Sender) prepare(d *gobridge.Delivery) (outgoing, error) {
-	out := outgoing{queue: s.queue}
+func (s *Sender) prepare(d *gobridge.Delivery) (entry, error) {
+	var out entry
+	queue := s.queue
 	if s.options.QueueFrom != nil {
 		name, err := s.options.QueueFrom(&d.Envelope)
 		if err == nil {
-			out.queue, err = parseQueue(name, s.conn.config.Region)
+			queue, err = parseQueue(name, s.conn.config.Region)
 		}
 		if err != nil {
 			return out, fmt.Errorf("queue_from: %w", err)
@@ -103,25 +101,24 @@ func (s *Sender) prepare(d *gobridge.Delivery) (outgoing, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.size = m.Size(); out.size > awsmessage.MaxSize {
+	if out.Size = m.Size(); out.Size > awsmessage.MaxSize {
 		return out, fmt.Errorf("the message has %d bytes with its attributes (payload %d, body %d); SQS takes %d",
-			out.size, len(d.Envelope.Payload), len(m.Body), awsmessage.MaxSize)
+			out.Size, len(d.Envelope.Payload), len(m.Body), awsmessage.MaxSize)
 	}
-	out.entry = types.SendMessageBatchRequestEntry{
-		MessageBody: &m.Body, MessageAttributes: make(map[string]types.MessageAttributeValue, len(m.Attributes)),
-	}
+	out.Target, out.Value.queue, out.Value.MessageBody = queue.key(), queue, &m.Body
+	out.Value.MessageAttributes = make(map[string]types.MessageAttributeValue, len(m.Attributes))
 	for name, value := range m.Attributes {
-		out.entry.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
+		out.Value.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
 	}
 	key := d.Envelope.OrderingKey
-	if out.queue.fifo() {
+	if queue.fifo() {
 		if key == "" {
 			key = d.Envelope.ID
 		}
-		out.entry.MessageDeduplicationId = aws.String(awsmessage.Token(d.DedupeID()))
+		out.Value.MessageDeduplicationId = aws.String(awsmessage.Token(d.DedupeID()))
 	}
-	if key != "" && (out.queue.fifo() || s.options.Fair) {
-		out.entry.MessageGroupId = aws.String(awsmessage.Token(key))
+	if key != "" && (queue.fifo() || s.options.Fair) {
+		out.Value.MessageGroupId = aws.String(awsmessage.Token(key))
 	}
 	return out, nil
 }
@@ -129,94 +126,43 @@ func (s *Sender) prepare(d *gobridge.Delivery) (outgoing, error) {
 // Send sends the batch, in as many calls as its queues and sizes need.
 func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
 	errs := make([]error, len(batch))
-	var requests [][]outgoing
+	entries := make([]entry, 0, len(batch))
 	for i := range batch {
 		out, err := s.prepare(&batch[i])
 		if err != nil {
 			errs[i] = gobridge.Permanent(err)
 			continue
 		}
-		out.at = i
-		requests = pack(requests, out)
+		out.At = i
+		entries = append(entries, out)
 	}
-	for n, request := range requests {
-		s.send(ctx, request, errs)
-		if kind, _ := gobridge.Classify(errs[request[0].at]); kind == gobridge.OutcomeUnavailable {
-			for _, rest := range requests[n+1:] {
-				fail(errs, rest, gobridge.ErrNotSent)
-			}
-			break
-		}
-	}
+	awsbatch.Send(ctx, entries, awsmessage.MaxSize, s.call, errs)
 	return errs
 }
 
-// pack puts a message into the first request for its queue that has room.
-func pack(requests [][]outgoing, out outgoing) [][]outgoing {
-	for i, request := range requests {
-		size := out.size
-		for _, other := range request {
-			size += other.size
-		}
-		if request[0].queue == out.queue && len(request) < maxEntries && size <= awsmessage.MaxSize {
-			requests[i] = append(request, out)
-			return requests
-		}
-	}
-	return append(requests, []outgoing{out})
-}
-
-func fail(errs []error, request []outgoing, err error) {
-	for _, out := range request {
-		errs[out.at] = err
-	}
-}
-
-// send makes one call, and more if SQS refuses all of a request for one.
-func (s *Sender) send(ctx context.Context, request []outgoing, errs []error) {
-	queue := request[0].queue
+// call sends a batch to one queue.
+func (s *Sender) call(ctx context.Context, _ string, entries []outgoing, answer func(*string, error)) error {
+	queue := entries[0].queue
 	url, err := s.conn.resolve(ctx, queue)
 	if err != nil {
-		fail(errs, request, s.answer(queue, err))
-		return
+		return s.answer(queue, err)
 	}
 	in := &sqs.SendMessageBatchInput{QueueUrl: &url}
-	for i, out := range request {
-		out.entry.Id = aws.String(strconv.Itoa(i))
-		in.Entries = append(in.Entries, out.entry)
+	for i, e := range entries {
+		e.Id = awsbatch.ID(i)
+		in.Entries = append(in.Entries, e.SendMessageBatchRequestEntry)
 	}
 	out, err := s.conn.client.SendMessageBatch(ctx, in)
 	if err != nil {
-		answer := s.answer(queue, fmt.Errorf("queue %s: %w", queue, err))
-		if kind, _ := gobridge.Classify(answer); kind == gobridge.OutcomePermanent && len(request) > 1 {
-			half := len(request) / 2
-			s.send(ctx, request[:half], errs)
-			s.send(ctx, request[half:], errs)
-			return
-		}
-		fail(errs, request, answer)
-		return
+		return s.answer(queue, fmt.Errorf("queue %s: %w", queue, err))
 	}
-	fail(errs, request, fmt.Errorf("queue %s: no answer for this message; it may have been accepted", queue))
 	for _, done := range out.Successful {
-		if at, ok := position(done.Id, request); ok {
-			errs[at] = nil
-		}
+		answer(done.Id, nil)
 	}
 	for _, failed := range out.Failed {
-		if at, ok := position(failed.Id, request); ok {
-			errs[at] = s.answer(queue, fmt.Errorf("queue %s: %w", queue, awsclient.Entry(failed.Code, failed.Message, failed.SenderFault)))
-		}
+		answer(failed.Id, s.answer(queue, fmt.Errorf("queue %s: %w", queue, awsclient.Entry(failed.Code, failed.Message, failed.SenderFault))))
 	}
-}
-
-// position returns the place in the batch of an entry.
-func position(id *string, request []outgoing) (int, bool) {
-	i, err := strconv.Atoi(aws.ToString(id))
-	if err != nil || i < 0 || i >= len(request) {
-		return 0, false
-	}
-	return request[i].at, true
+	return nil
 }
 
 // answer says what an error means. A queue that a message asks for and that does not

@@ -153,3 +153,6 @@ func (q queueName) base() string {
 func (q queueName) fifo() bool { return strings.HasSuffix(q.base(), ".fifo") }
 
 func (q queueName) String() string { return q.base() }
+
+// key tells queues apart.
+func (q queueName) key() string { return q.url + " " + q.owner + " " + q.name }

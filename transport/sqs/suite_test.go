@@ -39,6 +39,7 @@ func TestSource(t *testing.T) {
 					Cut:       func(testing.TB) { proxy.Cut() },
 					Unordered: !strings.HasSuffix(queue, ".fifo"),
 					Hold:      visibility + visibility/2,
+					Patience:  3 * time.Minute,
 				}
 			})
 		})
