@@ -10,6 +10,9 @@ import (
 	"gobridge"
 )
 
+// Running reports whether Run or Drain is under way.
+func (b *Bridge) Running() bool { return b.running.Load() }
+
 // sourcePartition is the lease of a route's source, where one process at a time
 // may run it. No partition of a binding has such a name.
 func sourcePartition(route string) gobridge.Partition {

@@ -49,9 +49,9 @@ var bad = []struct {
 		`b.yaml:2:10: "2" is out of bounds; at version; write 1`}},
 	{name: "version in quotes", text: edit("version: 1", `version: "1"`), schema: true, want: []string{
 		"b.yaml:2:10: expected an integer, found a string; at version; write it in decimal digits, without quotes"}},
-	{name: "unknown fields", text: edit("version: 1", "version: 1\nlease_trem: 5s\nadmin: {}\nhttp: {lisen: x}\n<<: {}"), schema: true, want: []string{
+	{name: "unknown fields", text: edit("version: 1", "version: 1\nlease_trem: 5s\nextra: {}\nhttp: {lisen: x}\n<<: {}"), schema: true, want: []string{
 		`b.yaml:3:1: unknown field "lease_trem"; did you mean lease_term?`,
-		`b.yaml:4:1: unknown field "admin"; the fields here are version, store, http, connections, routes, parked, repartitioned, log, lease_term and grace`,
+		`b.yaml:4:1: unknown field "extra"; the fields here are version, store, http, connections, admin, routes, parked, repartitioned, log, lease_term and grace`,
 		`b.yaml:5:8: unknown field "lisen"; at http; did you mean listen?`,
 		`b.yaml:6:1: unknown field "<<"; merge keys are not supported; write the fields out, or use an alias for a whole value`}},
 	{name: "misspelt required field", text: edit("store:", "stoer:"), schema: true, want: []string{
@@ -85,7 +85,7 @@ var bad = []struct {
 		`b.yaml:4:60: "a/b" is not a name; at routes.r.bindings; like orders or crm-eu`,
 		`b.yaml:4:81: "" is not a name; at routes.r.bindings; like orders or crm-eu`,
 		`b.yaml:4:106: no destination is given; at routes.r.bindings."a.b"; write webhook or kafka or nats or sqs or sns or mqtt or amqp or file or stdout`,
-		`b.yaml:4:108: unknown field "sink"; at routes.r.bindings."a.b"; the fields here are webhook, kafka, nats, sqs, sns, mqtt, amqp, file, stdout, filter, rate, max_outbox_depth, on_full, retry, on_failure and concurrency`}},
+		`b.yaml:4:108: unknown field "sink"; at routes.r.bindings."a.b"; the fields here are webhook, kafka, nats, sqs, sns, mqtt, amqp, file, stdout, filter, rate, max_outbox_depth, on_full, retry, on_failure, unhealthy_after and concurrency`}},
 	{name: "types", text: edit("version: 1", "version: [1]\nhttp: 8080\nlog: { level: 3, format: [] }\nparked: old"), schema: true, want: []string{
 		"b.yaml:2:10: expected an integer, found a list; at version; write it in decimal digits, without quotes",
 		"b.yaml:3:7: expected a mapping, found an integer; at http; write {} if there is nothing to set",

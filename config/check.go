@@ -30,6 +30,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkPaths(c)
 	d.checkConnections(c)
+	d.checkAdmin(c)
 	d.checkKafka(c)
 	d.checkMQTT(c)
 	d.checkNATS(c)
@@ -188,6 +189,10 @@ func (d *decoder) checkNames(c *Config) {
 	if c.Store.SQLite != nil {
 		look(c.Store.SQLite.Path, "store.sqlite.path")
 	}
+	if c.Admin != nil && c.Admin.TLS != nil {
+		look(c.Admin.TLS.Cert, "admin.tls.cert")
+		look(c.Admin.TLS.Key, "admin.tls.key")
+	}
 	if c.HTTP.TLS != nil {
 		look(c.HTTP.TLS.Cert, "http.tls.cert")
 		look(c.HTTP.TLS.Key, "http.tls.key")
@@ -268,8 +273,12 @@ func (d *decoder) checkParked(c *Config) {
 // warnings returns what deserves a second look.
 func (d *decoder) warnings(c *Config) []Problem {
 	var out []Problem
+	if a := c.Admin; a != nil && a.TLS == nil && !a.Listen.Loopback() {
+		out = append(out, d.problem(d.at["admin.listen"], "admin.listen", "set admin.tls, or have a proxy on this machine do it",
+			"other machines can reach %s, and the tokens go there unencrypted", a.Listen))
+	}
 	if c.HTTP.Listen.Loopback() || !c.UsesHTTP() {
-		return nil
+		return out
 	}
 	if c.HTTP.TLS == nil {
 		out = append(out, d.problem(d.at["http.listen"], "http.listen", "set http.tls, or have a proxy on this machine do it",

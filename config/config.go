@@ -23,6 +23,7 @@ type Config struct {
 	Store         Store                 `config:"store,required" doc:"Where the outbox is kept."`
 	HTTP          HTTP                  `config:"http" doc:"The HTTP server that routes with an http source share. It listens only if there is such a route."`
 	Connections   map[string]Connection `config:"connections" keys:"name" doc:"Brokers that sources and destinations share, by name."`
+	Admin         *Admin                `config:"admin" doc:"The listener of the admin API, health, metrics and the web console; none when absent."`
 	Routes        map[string]Route      `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
 	Parked        []RouteOrBinding      `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`
 	Repartitioned []RouteOrBinding      `config:"repartitioned" doc:"Routes and bindings whose number of partitions was changed, and for which it will do that what was delivered before the change is not recognised as a duplicate afterwards. Take them out again after the store's retention."`
@@ -36,6 +37,8 @@ type Config struct {
 	// file and at say where values stand, for [Config.Wrong].
 	file string
 	at   map[string]position
+	// shown says how values may be shown, for [Config.Show].
+	shown map[string]string
 }
 
 // Store says where the outbox is kept.
@@ -144,6 +147,7 @@ type Binding struct {
 	OnFull         string      `config:"on_full" enum:"reject,dead_letter" default:"reject" doc:"What happens when max_outbox_depth is reached: reject refuses new messages for the whole route until there is room, dead_letter puts this destination's copy into the dead letters."`
 	Retry          Retry       `config:"retry" doc:"How a message that failed is tried again."`
 	OnFailure      string      `config:"on_failure" enum:"dead_letter,discard,halt_key" doc:"As the route's on_failure, which holds when this is absent."`
+	UnhealthyAfter Duration    `config:"unhealthy_after" default:"15m" doc:"How long the oldest message may wait before the delivery to this destination counts as unhealthy, for the admin API and the alerts."`
 	Concurrency    int         `config:"concurrency" min:"1" max:"1024" default:"16" doc:"How many sends of a partition are in flight at most. Messages of one key are always sent one after the other."`
 }
 

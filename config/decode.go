@@ -37,8 +37,10 @@ type decoder struct {
 	omitted  int // problems beyond maxProblems
 	nodes    int
 	compiled int // bytes of expressions
-	// at has the place of every value that was decoded, by its path.
-	at map[string]position
+	// at has the place of every value that was decoded, by its path, and shown how
+	// it may be shown.
+	at    map[string]position
+	shown map[string]string
 }
 
 // report adds a problem at a node.
@@ -279,6 +281,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, f field, where string) {
 			d.report(n, where, hint, "%s is not one of the values allowed", shown(n, stringKind))
 		}
 		v.SetString(text)
+		d.show(where, n.Value, nil)
 		return
 	}
 	text, ok := d.text(n, integerKind, where)
@@ -296,6 +299,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, f field, where string) {
 		d.report(n, where, "write "+bounds(f), "%s is out of bounds", shown(n, stringKind))
 	}
 	v.SetInt(int64(i))
+	d.show(where, n.Value, nil)
 }
 
 // bounds describes the integers allowed.
@@ -327,6 +331,7 @@ func (d *decoder) scalar(n *yaml.Node, s scalar, where string) {
 		if h, ok := s.(hider); ok && put {
 			h.hide(n.Value)
 		}
+		d.show(where, n.Value, s)
 		if secret, ok := s.(*Secret); ok && put {
 			source := n.Value
 			secret.again = func() (string, error) { return d.substitute(source) }

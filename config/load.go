@@ -59,7 +59,7 @@ func Parse(source Input) (*Config, error) {
 		return nil, &Error{Problems: d.problems, Omitted: d.omitted}
 	}
 	config.Warnings = d.warnings(&config)
-	config.file, config.at = d.source.Name, d.at
+	config.file, config.at, config.shown = d.source.Name, d.at, d.shown
 	return &config, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gobridge"
-	"gobridge/bridge"
+	"gobridge/admin"
 	"gobridge/config"
 	"gobridge/operate"
 	"gobridge/store/sqlite"
@@ -30,32 +30,9 @@ const configEnv = "GOBRIDGE_CONFIG"
 // openTimeout is how long a store may take to open.
 const openTimeout = 10 * time.Second
 
-// desk is what the commands of operators work with: a store of their own, or
-// later a bridge that runs.
-type desk interface {
-	Status(ctx context.Context) (operate.Status, error)
-	Explain(ctx context.Context, q operate.Question) ([]operate.Answer, error)
-	Known(ctx context.Context, t operate.Target) error
-	Removed(route, binding string) bool
-	Get(ctx context.Context, t operate.Target, id string) (gobridge.Record, error)
-	Waiting(ctx context.Context, t operate.Target) (int64, error)
-	Holding(ctx context.Context, t operate.Target, key, id string) ([]gobridge.Control, error)
-
-	Pause(ctx context.Context, t operate.Target, who operate.Who) error
-	Halt(ctx context.Context, t operate.Target, key, id string, who operate.Who) error
-	Resume(ctx context.Context, t operate.Target, key, id string, who operate.Who) error
-	Retry(ctx context.Context, filter gobridge.Filter, who operate.Who) (int, error)
-	Do(ctx context.Context, job operate.Job, who operate.Who, progress func(int)) (operate.BulkReport, error)
-	Move(ctx context.Context, from, to operate.Target, who operate.Who) (bridge.MoveResult, error)
-	EndRemoved(ctx context.Context, t operate.Target, who operate.Who) (int, error)
-
-	Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error)
-	Export(ctx context.Context, filter gobridge.Filter, w io.Writer, skip func(gobridge.Ref) bool, progress func(int)) (int, error)
-	Import(ctx context.Context, r io.Reader, to operate.Target, dryRun bool, progress func(int)) (operate.ImportReport, error)
-	Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error)
-}
-
-var _ desk = (*operate.Desk)(nil)
+// desk is what the commands of operators work with: a store of their own, or a
+// bridge that runs elsewhere.
+type desk = admin.Desk
 
 // place says where the outbox is, and how a command speaks.
 type place struct {
@@ -63,7 +40,10 @@ type place struct {
 
 	config string
 	db     string
+	admin  string // the URL of an admin listener
 	json   bool
+
+	tokenFile, ca string // for the admin listener
 
 	path string // of the outbox that was opened
 }
@@ -73,7 +53,10 @@ func (p *place) bind(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVarP(&p.config, "config", "c", "", "the configuration, which names the outbox ($"+configEnv+" when absent)")
 	cmd.Flags().StringVar(&p.db, "db", "", "the outbox's SQLite file, instead of a configuration")
 	cmd.Flags().BoolVar(&p.json, "json", false, "write JSON, for scripts")
-	cmd.MarkFlagsMutuallyExclusive("config", "db")
+	cmd.Flags().StringVar(&p.admin, "admin", "", "the address of a running bridge's admin listener, instead; its token is in $"+adminTokenEnv)
+	cmd.Flags().StringVar(&p.tokenFile, "token-file", "", "a file that has the token for --admin")
+	cmd.Flags().StringVar(&p.ca, "ca", "", "a PEM file of the roots to trust for --admin, instead of the system's")
+	cmd.MarkFlagsMutuallyExclusive("config", "db", "admin")
 	return cmd
 }
 
@@ -85,7 +68,7 @@ func (u *unreachable) Unwrap() error { return u.err }
 
 // file returns the configuration that is to be used, empty for none.
 func (p *place) file() string {
-	if p.config == "" && p.db == "" {
+	if p.config == "" && p.db == "" && p.admin == "" {
 		return os.Getenv(configEnv)
 	}
 	return p.config
@@ -117,6 +100,10 @@ const unset = "http://unset.invalid"
 
 // open opens the desk. It makes no database that is not there.
 func (p *place) open(ctx context.Context) (desk, io.Closer, error) {
+	if p.admin != "" {
+		client, err := p.remote()
+		return client, client, err
+	}
 	c, err := p.load()
 	if err != nil {
 		return nil, nil, &unreachable{fmt.Errorf("%w\n(--db FILE looks at an outbox without a configuration)", err)}
@@ -183,6 +170,9 @@ func failing(err error) error {
 	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) {
 		return err
 	}
+	if errors.Is(err, admin.ErrUnreachable) {
+		return &unreachable{err}
+	}
 	return &failure{err}
 }
 
@@ -225,7 +215,7 @@ func (p *place) command(args []string) string {
 		return shell(args)
 	}
 	file := p.config
-	if file == "" && p.db == "" {
+	if file == "" && p.db == "" && p.admin == "" {
 		file = os.Getenv(configEnv)
 	}
 	switch {
@@ -234,6 +224,8 @@ func (p *place) command(args []string) string {
 			file = "FILE"
 		}
 		args = slices.Insert(slices.Clone(args), 2, file)
+	case p.admin != "":
+		args = append(slices.Clone(args), "--admin", p.admin)
 	case p.db != "":
 		args = append(slices.Clone(args), "--db", p.db)
 	case p.config != "":

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gobridge"
+	"gobridge/admin"
 	"gobridge/bridge"
 	"gobridge/config"
 	"gobridge/transport/httpsource"
@@ -65,6 +66,16 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	} else if len(unserved) > 0 {
 		return &bridge.UnservedError{Partitions: unserved}
 	}
+	adminServer, err := newAdmin(c, store, b, log)
+	if err != nil {
+		return err
+	}
+	if adminServer != nil {
+		if err := adminServer.Listen(ctx); err != nil {
+			return &failure{err}
+		}
+		defer func() { _ = adminServer.Close() }()
+	}
 	in := &intake{bridge: b, receivers: receivers, log: log}
 	if c.UsesHTTP() {
 		if err := server.Listen(ctx); err != nil {
@@ -73,7 +84,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 		defer func() { _ = server.Close() }() // it is closed already after an orderly end
 		in.server, in.scheme = server, scheme(c)
 	}
-	return serve(ctx, b, in, log)
+	return serve(ctx, b, in, adminServer, log)
 }
 
 // intake is everything that takes messages.
@@ -100,17 +111,27 @@ func (in *intake) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// serve runs the engine and the intake side by side.
-func serve(ctx context.Context, b *bridge.Bridge, in *intake, log *slog.Logger) error {
+// serve runs the engine, the intake and the admin listener, nil for none, side by
+// side. The listener answers for as long as anything goes on.
+func serve(ctx context.Context, b *bridge.Bridge, in *intake, adminServer *admin.Server, log *slog.Logger) error {
 	// The engine works on until the last message is in.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	group, taking := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.Run(work) })
+	seen, endSeen := context.WithCancel(context.WithoutCancel(ctx))
+	defer endSeen()
+	group.Go(func() error {
+		defer endSeen()
+		return b.Run(work)
+	})
 	group.Go(func() error {
 		defer stopWork()
 		return in.run(taking)
 	})
+	if adminServer != nil {
+		log.Info("admin listening", "address", adminServer.URL())
+		group.Go(func() error { return adminServer.Run(seen) })
+	}
 	stopped := context.AfterFunc(ctx, func() { log.Info("stopping; a second signal ends the process at once") })
 	defer stopped()
 

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"gobridge"
+	"gobridge/admin"
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/internal/clienttls"
+	"gobridge/operate"
+)
+
+// payloadRoles are the roles that may see payloads, by their names in the
+// configuration.
+var payloadRoles = map[string]admin.Role{"read": admin.RoleRead, "operate": admin.RoleOperate, "nobody": admin.RoleNobody}
+
+// newAdmin makes the admin listener of a configuration, nil if it has none.
+func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, log *slog.Logger) (*admin.Server, error) {
+	a := c.Admin
+	if a == nil {
+		return nil, nil //nolint:nilnil // there may be none
+	}
+	options := admin.Options{
+		Address:  string(a.Listen),
+		Hosts:    a.Hosts,
+		Read:     again(a.Tokens.Read),
+		Operate:  again(a.Tokens.Operate),
+		Payloads: payloadRoles[a.Payloads],
+		Desk:     operate.New(store, operate.Options{Plan: planOf(c)}),
+		Ready:    func(ctx context.Context) error { return ready(ctx, store, b) },
+		Config:   c.Show,
+		UnhealthyAfterOf: func(route, binding string) time.Duration {
+			return time.Duration(c.Routes[route].Bindings[binding].UnhealthyAfter)
+		},
+		Logger: log,
+	}
+	if a.TLS != nil {
+		options.CertFile, options.KeyFile = a.TLS.Cert, a.TLS.Key
+	}
+	server, err := admin.New(options)
+	if err != nil {
+		return nil, c.Wrong(err, "admin")
+	}
+	return server, nil
+}
+
+// again reads secrets anew each time, nil for none.
+func again(secrets []config.Secret) func() ([]string, error) {
+	if len(secrets) == 0 {
+		return nil
+	}
+	return func() ([]string, error) {
+		out := make([]string, len(secrets))
+		for i, s := range secrets {
+			var err error
+			if out[i], err = s.Again(); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+}
+
+// ready says whether this process can work: the outbox answers, and every
+// partition has an owner or this process could take it.
+func ready(ctx context.Context, store gobridge.Store, b *bridge.Bridge) error {
+	if !b.Running() {
+		return errors.New("the engine does not run")
+	}
+	_, err := store.Stats(ctx)
+	return err
+}
+
+// adminTokenEnv names the variable that has the token for --admin.
+const adminTokenEnv = "GOBRIDGE_ADMIN_TOKEN" //nolint:gosec // the name, not the token
+
+// remote opens the desk of a bridge that runs elsewhere.
+func (p *place) remote() (*admin.Client, error) {
+	token := os.Getenv(adminTokenEnv)
+	if p.tokenFile != "" {
+		data, err := os.ReadFile(p.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the token: %w", err)
+		}
+		token = strings.TrimSpace(string(data))
+	}
+	if token == "" {
+		return nil, fmt.Errorf("--admin needs a token: set $%s, or give --token-file FILE", adminTokenEnv)
+	}
+	options := admin.ClientOptions{URL: p.admin, Token: token}
+	if p.ca != "" {
+		var err error
+		if options.TLS, err = (clienttls.Options{CA: p.ca}).Load(); err != nil {
+			return nil, err
+		}
+	}
+	return admin.NewClient(options)
+}
