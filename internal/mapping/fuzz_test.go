@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,38 @@ func FuzzDecode(f *testing.F) {
 						t.Fatalf("%s, %s: %s\n%q", name, format, diff, m)
 					}
 				}
+			}
+		}
+	})
+}
+
+// The members of an event are those that the standard library finds.
+func FuzzUnstructure(f *testing.F) {
+	f.Add([]byte(` { "a" : "\"}" , "b":[{"}":"]"}], "\u0063":-1 ,"d": null,"data":{"x" : [1.0,"\\"]} } `))
+	f.Add([]byte(`{"a":1,"a":2}`))
+	f.Add([]byte(`{"data_base64":"AA\u003d=","t":true}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		attributes, payload, err := mapping.Unstructure(body)
+		if err != nil {
+			return
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(body, &members); err != nil {
+			t.Fatalf("no JSON object was read: %v", err)
+		}
+		if data, there := members["data"]; there && members["datacontenttype"] == nil && string(data) != string(payload) {
+			t.Errorf("the payload is %q, want %q", payload, data)
+		}
+		for name, raw := range members {
+			var want any
+			_ = json.Unmarshal(raw, &want)
+			if got, there := attributes[name]; there != (want != nil && !strings.HasPrefix(name, "data")) && name != "datacontenttype" {
+				if name != "data" && name != "data_base64" && strings.HasPrefix(name, "data") {
+					continue // an attribute with a name like that
+				}
+				t.Errorf("attribute %q is %q, %v; it was %s", name, got, there, raw)
+			} else if text, is := want.(string); is && there && got != text {
+				t.Errorf("attribute %q is %q, want %q", name, got, text)
 			}
 		}
 	})

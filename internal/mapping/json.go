@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -85,7 +83,6 @@ func writeString(out *bytes.Buffer, s string) {
 
 // bareJSON reports whether data is JSON that comes out of an event as it went in.
 func bareJSON(data []byte) bool {
-	const space = " \t\r\n"
 	first, last := data[0], data[len(data)-1]
 	return strings.IndexByte(space, first) < 0 && strings.IndexByte(space, last) < 0 &&
 		bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < maxNesting &&
@@ -122,61 +119,98 @@ func Unstructure(body []byte) (Attributes, []byte, error) {
 	return attributes, payload, err
 }
 
-// readObject returns the members of a JSON object as they stand in it.
+// readObject returns the members of a JSON object, each as it stands in body.
 func readObject(body []byte) (map[string]json.RawMessage, error) {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if first, err := decoder.Token(); err != nil {
-		return nil, wrong("the event", "is no JSON: %v", err)
-	} else if first != json.Delim('{') {
+	if !json.Valid(body) {
+		var nothing json.RawMessage
+		return nil, wrong("the event", "is no JSON: %v", json.Unmarshal(body, &nothing))
+	}
+	at := skipSpace(body, 0)
+	if body[at] != '{' {
 		return nil, wrong("the event", "is no JSON object")
 	}
 	members := make(map[string]json.RawMessage, 8)
-	for decoder.More() {
-		token, err := decoder.Token()
-		name, _ := token.(string) // the parser takes nothing else here
-		if err != nil {
-			return nil, wrong("the event", "is no JSON: %v", err)
+	for at = skipSpace(body, at+1); body[at] != '}'; at = skipSpace(body, at) {
+		if body[at] == ',' {
+			at = skipSpace(body, at+1)
 		}
+		end := skipValue(body, at)
+		name := unquote(body[at:end])
+		at = skipSpace(body, skipSpace(body, end)+1) // over the colon
+		end = skipValue(body, at)
 		if _, twice := members[name]; twice {
 			return nil, wrong(shownName(name), "is there more than once in the event")
 		}
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return nil, wrong("the event", "is no JSON: %v", err)
-		}
-		members[name] = raw
-	}
-	if _, err := decoder.Token(); err != nil {
-		return nil, wrong("the event", "is no JSON: %v", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, wrong("the event", "has something behind it")
+		members[name] = body[at:end:end]
+		at = end
 	}
 	return members, nil
 }
 
+// skipSpace returns where the next token of JSON begins.
+func skipSpace(data []byte, at int) int {
+	for strings.IndexByte(space, data[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+// skipValue returns where the value of valid JSON ends that begins at at.
+func skipValue(data []byte, at int) int {
+	depth := 0
+	for ; at < len(data); at++ {
+		switch c := data[at]; {
+		case c == '"':
+			for at++; data[at] != '"'; at++ {
+				if data[at] == '\\' {
+					at++
+				}
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case c == '{' || c == '[':
+			depth++
+		case depth == 0 && (c == ',' || c == '}' || c == ']' || strings.IndexByte(space, c) >= 0): // behind a number or a word
+			return at
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		}
+	}
+	return at
+}
+
+const space = " \t\r\n"
+
+// unquote returns the text that a valid JSON string stands for.
+func unquote(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text
+}
+
 // attributeValue returns an attribute as text, and false if it is null.
 func attributeValue(name string, raw json.RawMessage) (string, bool, error) {
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil { // it was read before
-		return "", false, wrong(shownName(name), "is no JSON: %v", err)
-	}
-	switch v := value.(type) {
-	case nil:
+	switch raw[0] {
+	case 'n':
 		return "", false, nil
-	case string:
-		return v, true, nil
-	case bool:
-		return strconv.FormatBool(v), true, nil
-	case json.Number:
-		if n, err := strconv.ParseInt(v.String(), 10, 32); err == nil {
-			return strconv.FormatInt(n, 10), true, nil
-		}
-		return "", false, wrong(shownName(name), "is %s; a number among the attributes is a whole one of 32 bits", shown(v.String()))
+	case '"':
+		return unquote(raw), true, nil
+	case 't', 'f':
+		return string(raw), true, nil
+	case '{', '[':
+		return "", false, wrong(shownName(name), "is an object or an array; an attribute is a text, a whole number or a boolean")
 	}
-	return "", false, wrong(shownName(name), "is an object or an array; an attribute is a text, a whole number or a boolean")
+	n, err := strconv.ParseInt(string(raw), 10, 32)
+	if err != nil {
+		return "", false, wrong(shownName(name), "is %s; a number among the attributes is a whole one of 32 bits", shown(string(raw)))
+	}
+	return strconv.FormatInt(n, 10), true, nil
 }
 
 // eventData returns the payload (JSON event format, section 3.1).
@@ -188,11 +222,10 @@ func eventData(members map[string]json.RawMessage, attributes Attributes) ([]byt
 	case isData && isEncoded:
 		return nil, wrong("data_base64", "is there beside data; an event has one of them")
 	case isEncoded:
-		var value string
-		if json.Unmarshal(encoded, &value) != nil {
+		if encoded[0] != '"' {
 			return nil, wrong("data_base64", "is no text")
 		}
-		payload, err := base64.StdEncoding.Strict().DecodeString(value)
+		payload, err := base64.StdEncoding.Strict().DecodeString(unquote(encoded))
 		if err != nil {
 			return nil, wrong("data_base64", "is not base64: %v", err)
 		}
@@ -206,9 +239,7 @@ func eventData(members map[string]json.RawMessage, attributes Attributes) ([]byt
 		return data, nil
 	}
 	if data[0] == '"' && !subtypeJSON(media) {
-		var value string
-		_ = json.Unmarshal(data, &value) // it was read before
-		return []byte(value), nil
+		return []byte(unquote(data)), nil
 	}
 	return data, nil
 }

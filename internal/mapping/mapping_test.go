@@ -405,7 +405,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"CE_ID is there more than once":                                                                      {Pairs: pairs("ce_specversion", "1.0", "ce_id", "1", "CE_ID", "1")},
 		"the event is no JSON:":                                                                              json(`{"specversion":`),
 		"the event is no JSON object":                                                                        json(`[]`),
-		"the event has something behind it":                                                                  json(`{` + ce + `}x`),
+		"the event is no JSON: invalid character 'x' after top-level value":                                  json(`{` + ce + `}x`),
 		"the event is not valid UTF-8":                                                                       json("{\"id\":\"\xff\"}"),
 		"id is there more than once":                                                                         json(`{` + ce + `,"id":"8"}`),
 		"Ext is no attribute name":                                                                           json(`{` + ce + `,"Ext":"8"}`),
