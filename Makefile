@@ -63,7 +63,7 @@ bench: ## measure store, drainer and the real binary; prints one table (about 4 
 	$(GO) test -run='^$$' -bench=ForeignCommit -benchtime=1000x ./store/sqlite
 
 bench-dynamodb: ## count calls, units and conflicts of the DynamoDB store per message (about 5 minutes)
-	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable' ./store/dynamodb
+	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable|TestIdleTable' ./store/dynamodb
 
 docs: ## write docs/configuration.md and the JSON schema anew from the code
 	$(GO) generate ./config/...

@@ -59,6 +59,7 @@ func (s *Store) allocate(ctx context.Context, c call, p gobridge.Partition, rows
 			}
 			continue
 		}
+		s.ring(ctx, call{c.op, p})
 		current := at
 		for i, r := range rows {
 			r.Seq = got.last - int64(len(rows)-1-i)

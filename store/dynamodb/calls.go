@@ -64,14 +64,18 @@ func (s *Store) transact(ctx context.Context, c call, items []types.TransactWrit
 	return err
 }
 
-// batchGet reads rows, strongly consistent, up to 100 with a request, and
-// returns those that there are by their sort keys.
+// batchGet reads rows, strongly consistent, and returns those that there are.
 func (s *Store) batchGet(ctx context.Context, c call, keys []item, projection string) ([]item, error) {
+	return s.batchRead(ctx, c, keys, projection, true)
+}
+
+// batchRead reads rows, up to 100 with a request.
+func (s *Store) batchRead(ctx context.Context, c call, keys []item, projection string, consistent bool) ([]item, error) {
 	var out []item
 	pending := keys
 	for len(pending) > 0 {
 		n := min(len(pending), 100)
-		ask := types.KeysAndAttributes{Keys: pending[:n], ConsistentRead: yes()}
+		ask := types.KeysAndAttributes{Keys: pending[:n], ConsistentRead: &consistent}
 		if projection != "" {
 			ask.ProjectionExpression, ask.ExpressionAttributeNames = &projection, names(projection)
 		}

@@ -48,8 +48,9 @@ const (
 	heartPrefix = "#HEART#"
 	// epoch is what a row's own revision goes up by: more than a heart ever beats.
 	epoch = 1 << 32
-	// heartLife is how long a heart that has stopped is kept, beside the retention.
-	heartLife = 30 * 24 * time.Hour
+	// heartLife is how long after its last beat a heart with nothing under it is
+	// removed, by the clock of whoever does it. Removed too soon, it is as if stopped.
+	heartLife = time.Hour
 )
 
 func heartKey(id string) item { return key(leasesPK, heartPrefix+id) }
@@ -85,9 +86,9 @@ func (l *leases) ensureHeart(ctx context.Context, c call) (heart, error) {
 	if h.id != "" {
 		return h, nil
 	}
-	h = heart{id: newNonce() + newNonce(), at: clean(l.store.now())}
+	h = heart{id: newNonce(), at: clean(l.store.now())}
 	row := heartKey(h.id)
-	row["beats"], row["renewed_at"], row[attrTTL] = num(0), num(nanos(h.at)), num(l.heartEnds(h.at))
+	row["beats"], row["renewed_at"] = num(0), num(nanos(h.at))
 	if _, err := l.store.putItem(ctx, c, &ddb.PutItemInput{Item: row}); err != nil {
 		return heart{}, err
 	}
@@ -97,19 +98,15 @@ func (l *leases) ensureHeart(ctx context.Context, c call) (heart, error) {
 	return h, nil
 }
 
-func (l *leases) heartEnds(at time.Time) int64 {
-	return at.Add(heartLife + l.store.options.Retention).Unix()
-}
-
 // beat renews everything under a heart. It reports false if the heart has been
 // stopped, or is gone.
 func (l *leases) beat(ctx context.Context, c call, id string) (heart, bool, error) {
 	at := clean(l.store.now())
-	update, beats := "SET #renewed_at = :now, #ttl = :ttl ADD #beats :one", "attribute_exists(#PK) AND attribute_not_exists(#stopped)"
+	update, beats := "SET #renewed_at = :now ADD #beats :one", "attribute_exists(#PK) AND attribute_not_exists(#stopped)"
 	out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
 		Key: heartKey(id), UpdateExpression: &update, ConditionExpression: &beats,
 		ExpressionAttributeNames: names(update, beats), ExpressionAttributeValues: item{
-			":now": num(nanos(at)), ":ttl": num(l.heartEnds(at)), ":one": num(1),
+			":now": num(nanos(at)), ":one": num(1),
 		},
 		ReturnValues: types.ReturnValueAllNew,
 	})
@@ -143,6 +140,22 @@ func (l *leases) stop(ctx context.Context, c call, old *lease) (bool, error) {
 	defer l.mu.Unlock()
 	l.leave(old.heart)
 	return err == nil, err
+}
+
+// bury removes a heart that has stood still for long and has no lease under it. That
+// it can't is no failure: somebody will.
+func (l *leases) bury(ctx context.Context, c call, h *heart) {
+	if l.store.now().Sub(h.at) < heartLife {
+		return
+	}
+	same := "#beats = :beats"
+	_, err := l.store.deleteItem(ctx, c, &ddb.DeleteItemInput{
+		Key: heartKey(h.id), ConditionExpression: &same, ExpressionAttributeNames: names(same),
+		ExpressionAttributeValues: item{":beats": num(h.beats)},
+	})
+	if _, beaten := failedCondition(err); err != nil && !beaten {
+		l.store.log.DebugContext(ctx, "a row of a process that has gone cannot be removed", "error", err)
+	}
 }
 
 // leave gives a heart up, under the lock: what is renewed next comes under a new one.

@@ -275,30 +275,33 @@ func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
 	})
 }
 
-// TestAHeartThatIsGone: time to live removes those of processes that stopped for
-// a month.
+// hearts returns the keys of all hearts.
+func (w *leaseWorld) hearts() (out []map[string]types.AttributeValue) {
+	w.Helper()
+	got, err := client(w.db.server).Query(w.Context(), &ddb.QueryInput{
+		TableName: ptr("gobridge"), KeyConditionExpression: ptr("PK = :pk AND begins_with(SK, :heart)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": &types.AttributeValueMemberS{Value: "LEASES"}, ":heart": &types.AttributeValueMemberS{Value: "#HEART#"},
+		},
+	})
+	must(w.T, err)
+	for _, it := range got.Items {
+		out = append(out, map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]})
+	}
+	return out
+}
+
+// TestAHeartThatIsGone: whoever has a clock that is wrong may remove one too soon.
 func TestAHeartThatIsGone(t *testing.T) {
 	w := newLeaseWorld(t)
 	leases := w.renew(w.acquire(0, 1)...)
 	before := w.current(0)
-	c := client(w.db.server)
-	out, err := c.Query(t.Context(), &ddb.QueryInput{
-		TableName: ptr("gobridge"), KeyConditionExpression: ptr("PK = :pk"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": &types.AttributeValueMemberS{Value: "LEASES"}},
-	})
+	hearts := w.hearts()
+	if len(hearts) != 1 {
+		t.Fatalf("%d hearts, want 1", len(hearts))
+	}
+	_, err := client(w.db.server).DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: ptr("gobridge"), Key: hearts[0]})
 	must(t, err)
-	hearts := 0
-	for _, it := range out.Items {
-		if sk := it["SK"].(*types.AttributeValueMemberS).Value; strings.HasPrefix(sk, "#HEART#") {
-			hearts++
-			_, err := c.DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: ptr("gobridge"),
-				Key: map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]}})
-			must(t, err)
-		}
-	}
-	if hearts != 1 {
-		t.Fatalf("%d hearts, want 1", hearts)
-	}
 	if renewed := w.renew(leases...); len(renewed) != 2 {
 		t.Errorf("renewed %+v", renewed)
 	}
@@ -307,6 +310,28 @@ func TestAHeartThatIsGone(t *testing.T) {
 	}
 	if err := w.takeOver(before); !errors.Is(err, gobridge.ErrLeaseHeld) {
 		t.Errorf("a takeover by what was seen before: %v", err)
+	}
+}
+
+// TestHeartsOfThoseWhoHaveGoneAreRemoved: they would be read with every look.
+func TestHeartsOfThoseWhoHaveGoneAreRemoved(t *testing.T) {
+	w := newLeaseWorld(t)
+	held := w.renew(w.acquire(0)...)
+	for range 5 {
+		w.leases = w.another()
+		must(t, w.leases.Release(t.Context(), w.acquire(1)[0]))
+	}
+	if n := len(w.hearts()); n != 6 {
+		t.Fatalf("%d hearts, want 6", n)
+	}
+	later := w.db.open(t, func() time.Time { return time.Now().Add(2 * time.Hour) }, nil)
+	all, err := later.Leases().Leases(t.Context())
+	must(t, err)
+	if n := len(w.hearts()); n != 1 || len(all) != 2 {
+		t.Errorf("%d hearts are left, want that of the lease that is held; leases %+v", n, all)
+	}
+	if now := w.current(0); now.Revision != held[0].Revision {
+		t.Errorf("the lease that is held went from revision %d to %d", held[0].Revision, now.Revision)
 	}
 }
 

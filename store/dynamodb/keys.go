@@ -35,6 +35,8 @@ const (
 	controlPref  = "CONTROL#"
 	revisionSK   = "REVISION"
 	leasesPK     = "LEASES"
+	bellPK       = "BELL"
+	bellSK       = "BELL"
 )
 
 func escape(s string) string { return percent.Encode(s, "#") }

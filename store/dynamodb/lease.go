@@ -270,10 +270,20 @@ func (l *leases) list(ctx context.Context, c call) ([]lease, error) {
 		rows = append(rows, one)
 		return true, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
 	for i := range rows {
 		if h := hearts[rows[i].heart]; h != nil {
 			rows[i].under(h)
+			used[h.id] = true
 		}
 	}
-	return rows, err
+	for id, h := range hearts {
+		if !used[id] {
+			l.bury(ctx, c, h)
+		}
+	}
+	return rows, nil
 }

@@ -50,7 +50,7 @@ func TestObserverSeesWhatIsCharged(t *testing.T) {
 	must(t, err)
 	total := db.server.Total()
 	write := 0.0
-	for _, op := range []string{"persist", "claim"} {
+	for _, op := range []string{"persist", "ring", "claim"} {
 		for _, resource := range []string{"table", "ClaimIndex"} {
 			write += seen.of(dynamodb.DynamoDBWriteUnits, op, resource)
 		}

@@ -31,7 +31,12 @@ type request struct {
 	// caller's cancellation, for half a write would leave its outcome open, and
 	// is repeated until there is a definite answer.
 	write bool
+	// casual says of a write that it does not matter whether it happens: it is cut
+	// off like a read.
+	casual bool
 }
+
+func (r request) pursued() bool { return r.write && !r.casual }
 
 // verdict is what an error says about repeating a request.
 type verdict uint8
@@ -60,7 +65,7 @@ func send[I, O any](ctx context.Context, s *Store, c call, r request,
 			return nil, err
 		}
 		base := ctx
-		if r.write {
+		if r.pursued() {
 			base = context.WithoutCancel(ctx)
 		}
 		attempt, cancel := context.WithTimeout(base, attemptTime)
@@ -72,7 +77,7 @@ func send[I, O any](ctx context.Context, s *Store, c call, r request,
 		}
 		last = err
 		v := judge(err, open)
-		open = open || v == ambiguous && r.write
+		open = open || v == ambiguous && r.pursued()
 		if v == final {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a handle on a table. It implements [gobridge.Store],
-// [gobridge.Notifier] and [gobridge.Leaser]. It starts no goroutines that
+// [gobridge.Notifier], [gobridge.Quieter] and [gobridge.Leaser]. It starts no goroutines that
 // outlive a call, so there is nothing to close.
 type Store struct {
 	api      API
@@ -32,6 +32,7 @@ type Store struct {
 	watchers map[*watcher]struct{}
 
 	controls   controlCache
+	bell       bell
 	warnedKeys sync.Once
 }
 
@@ -46,6 +47,11 @@ type state struct {
 	newest int64
 	// keyed says that the last claim met an ordering key.
 	keyed bool
+
+	// quiet says that nothing is pending or claimed, as far as the last look went;
+	// stirred is when this handle stored something last.
+	quiet   bool
+	stirred time.Time
 
 	sweep  pass
 	oldest oldestPending
