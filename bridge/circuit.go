@@ -60,23 +60,23 @@ type circuit struct {
 	failing map[keyID]uint64    // keys that failed with no success of any key since: when
 	memory  map[string]*failure // by envelope ID: the last failure of a record
 
-	// The newest successes of two different keys, so that for any key there is
-	// the newest one of another.
+	// The successes of two different keys whose sends began last, so that for any key
+	// there is the last one of another.
 	passed, passedBefore success
 }
 
 type success struct {
 	key  keyID
 	tick uint64 // when its send began
-	at   time.Time
 }
 
 // failure is what is remembered of a record that failed.
 type failure struct {
 	tick  uint64
 	count int
-	again bool // another key got through between its last two failures
-	odd   bool // that was so when the destination was said to be down
+	proof uint64 // what began up to then has told of this record, or before it failed first
+	again bool   // another key got through between the last failure and one before that nothing had told of
+	odd   bool   // that was so when the destination was said to be down
 }
 
 func newCircuit(retry Retry) *circuit {
@@ -100,10 +100,7 @@ func (c *circuit) pass(key keyID, id string, tick uint64) (closed bool, openFor 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.passed.key != key {
-		c.passedBefore = c.passed
-	}
-	c.passed = success{key, tick, now}
+	c.noteSuccess(success{key, tick})
 	if len(c.memory) > 0 {
 		delete(c.memory, id)
 	}
@@ -113,6 +110,28 @@ func (c *circuit) pass(key keyID, id string, tick uint64) (closed bool, openFor 
 		}
 	}
 	return c.close(now, tick)
+}
+
+// noteSuccess keeps the two that began last, in whatever order they end.
+func (c *circuit) noteSuccess(s success) {
+	switch {
+	case s.key == c.passed.key:
+		c.passed.tick = max(c.passed.tick, s.tick)
+	case s.tick > c.passed.tick:
+		c.passed, c.passedBefore = s, c.passed
+	case s.key == c.passedBefore.key || s.tick > c.passedBefore.tick:
+		c.passedBefore = success{s.key, max(s.tick, c.passedBefore.tick)}
+	}
+}
+
+// told notes that the success of a send that began at tick has told of a record's
+// failure: it tells of no other one.
+func (c *circuit) told(id string, tick uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.memory[id]; f != nil {
+		f.proof = max(f.proof, tick)
+	}
 }
 
 // answered notes that the destination judged a record, in a send that began at
@@ -137,7 +156,7 @@ func (c *circuit) close(now time.Time, tick uint64) (bool, time.Duration) {
 	return true, openFor
 }
 
-// other returns the newest success of another key.
+// other returns the success of another key whose send began last.
 func (c *circuit) other(key keyID) success {
 	if c.passed.key != key {
 		return c.passed
@@ -168,10 +187,10 @@ func (c *circuit) remember(key keyID, id string) *failure {
 				break
 			}
 		}
-		f = &failure{}
+		f = &failure{proof: c.tick}
 		c.memory[id] = f
-	} else {
-		f.again = last.tick > f.tick
+	} else if f.again = last.tick > f.proof; f.again {
+		f.proof = c.tick
 	}
 	f.tick = c.tick
 	f.count++
@@ -269,8 +288,8 @@ func (c *circuit) tell(news bool) bool {
 	return true
 }
 
-// told reports whether people were told that the circuit was open last.
-func (c *circuit) told() bool {
+// saidSo reports whether people were told that the circuit was open last.
+func (c *circuit) saidSo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.said

@@ -23,7 +23,8 @@
 // [gobridge.Unavailable] is judged by what happens to the other keys:
 //
 //   - It is the record's own if a send of another key that began after it
-//     succeeds, or another key got through since this record failed before.
+//     succeeds, or one that began after an earlier failure of it has succeeded. Each
+//     success tells of a record once.
 //   - It is the destination's if three keys fail, or two and nothing else is
 //     under way, with no success in between: the circuit opens.
 //   - Otherwise nobody can tell: the record is tried again and again with a

@@ -39,8 +39,9 @@ func (d *drainer) suspect(it *item, err error, text string, proven bool) {
 // the destination was there.
 func (d *drainer) passed(key keyID, tick uint64) {
 	for i := range d.suspects {
-		if s := &d.suspects[i]; s.tick < tick && s.item.key() != key {
+		if s := &d.suspects[i]; !s.ours && s.tick < tick && s.item.key() != key {
 			s.ours = true
+			d.circuit.told(s.item.rec.Envelope.ID, tick)
 		}
 	}
 }
@@ -107,7 +108,7 @@ func (d *drainer) sayDown(news bool, text string, attrs ...slog.Attr) {
 
 // closed goes on at once after the destination has come back.
 func (d *drainer) closed(openFor time.Duration) {
-	if d.circuit.told() {
+	if d.circuit.saidSo() {
 		d.log(slog.LevelInfo, "destination is back", slog.Duration("down_for", openFor))
 	}
 	d.observe(d.work, Event{Kind: EventClosed, Took: openFor})
