@@ -34,6 +34,7 @@ func (d *decoder) check(c *Config) {
 	d.checkKafka(c)
 	d.checkMQTT(c)
 	d.checkNATS(c)
+	d.checkAWS(c)
 	d.checkFiles(c)
 	d.checkNames(c)
 	d.checkReplays(c)
@@ -272,7 +273,7 @@ func (d *decoder) checkParked(c *Config) {
 
 // warnings returns what deserves a second look.
 func (d *decoder) warnings(c *Config) []Problem {
-	var out []Problem
+	out := d.warnAWS(c)
 	if a := c.Admin; a != nil && a.TLS == nil && !a.Listen.Loopback() {
 		out = append(out, d.problem(d.at["admin.listen"], "admin.listen", "set admin.tls, or have a proxy on this machine do it",
 			"other machines can reach %s, and the tokens go there unencrypted", a.Listen))
