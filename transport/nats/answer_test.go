@@ -106,3 +106,13 @@ func TestRefusedSubject(t *testing.T) {
 		}
 	}
 }
+
+func TestServersThatReset(t *testing.T) {
+	for version, want := range map[string]bool{
+		"2.9.10": false, "2.13.9": false, "2.14.0": true, "2.15.3-RC.1": true, "3.0.0": true, "": false, "dev": false,
+	} {
+		if resets(version) != want {
+			t.Errorf("version %q: %v, want %v", version, !want, want)
+		}
+	}
+}

@@ -152,9 +152,12 @@ func (in *intake) remember(ctx context.Context) error {
 	return nil
 }
 
-// rewind has the server begin again behind what is acknowledged, and reports
-// whether it did: servers before 2.14 can't.
+// rewind has the server begin again behind what is acknowledged (NATS ADR-60), and
+// reports whether it did. Servers before 2.14 can't, and do not even answer.
 func (in *intake) rewind(ctx context.Context) bool {
+	if !resets(in.link.nc.ConnectedServerVersion()) {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	ctx, stop := in.link.api(ctx)
@@ -169,6 +172,15 @@ func (in *intake) rewind(ctx context.Context) bool {
 		return d.reply != ""
 	})
 	return true
+}
+
+// resets reports whether a server of a version can reset consumers.
+func resets(version string) bool {
+	var major, minor int
+	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || err != nil {
+		return false
+	}
+	return major > 2 || major == 2 && minor >= 14
 }
 
 // handOver starts a take of what is there, unless one runs.

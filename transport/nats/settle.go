@@ -29,9 +29,9 @@ func (s *settling) begin(wait time.Duration) {
 	*s = settling{timer: time.NewTimer(0), began: time.Now(), wait: wait}
 }
 
-// pausing is the time between two looks.
+// pausing is the time between two looks, longer as time goes by.
 func (s *settling) pausing() time.Duration {
-	return min(max(s.wait/20, 20*time.Millisecond), time.Second)
+	return min(max(time.Since(s.began)/4, 20*time.Millisecond), time.Second)
 }
 
 // settle looks what is missing and asks for it. While something is, later messages
