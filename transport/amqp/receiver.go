@@ -1,0 +1,238 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"gobridge"
+)
+
+// What one take gets at most, and the prefetch when none is set.
+const (
+	maxBatch        = 500
+	maxBatchBytes   = 4 << 20
+	defaultPrefetch = 1000
+	maxPrefetch     = 65535
+)
+
+// ReceiverOptions configure a [Receiver]. Queue is required.
+type ReceiverOptions struct {
+	// Queue is the queue to consume.
+	Queue string
+
+	// Prefetch is how many messages may be delivered and not acknowledged; 1,000
+	// when zero. The server knows no bound in bytes.
+	Prefetch int
+
+	// Shared lets several processes consume at a time. The queue spreads its messages
+	// over them, and their order is lost.
+	Shared bool
+
+	// Dedupe says what names a message.
+	Dedupe Dedupe
+
+	// Declare, unless nil, makes the queue and its bindings if they are not there.
+	Declare *Queue
+
+	// Logger, unless nil, is told when consuming ends and begins again.
+	Logger *slog.Logger
+}
+
+// Receiver consumes a queue.
+type Receiver struct {
+	conn    *Connection
+	options ReceiverOptions
+	log     *slog.Logger
+}
+
+var (
+	_ gobridge.Solo      = (*Receiver)(nil)
+	_ gobridge.Connector = (*Receiver)(nil)
+)
+
+// Receiver returns a receiver, or says what is wrong with the options.
+func (c *Connection) Receiver(o ReceiverOptions) (*Receiver, error) {
+	if o.Prefetch == 0 {
+		o.Prefetch = defaultPrefetch
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Queue == "" {
+		return nil, errors.New("amqp: no queue")
+	}
+	if err := short("queue", o.Queue); err != nil {
+		return nil, fmt.Errorf("amqp: %w", err)
+	}
+	if o.Prefetch < 0 || o.Prefetch > maxPrefetch {
+		return nil, fmt.Errorf("amqp: prefetch %d: want 1 to %d", o.Prefetch, maxPrefetch)
+	}
+	if o.Declare != nil {
+		if err := o.Declare.check(); err != nil {
+			return nil, fmt.Errorf("amqp: declare queue %s: %w", o.Queue, err)
+		}
+	}
+	return &Receiver{conn: c, options: o, log: o.Logger.With("queue", o.Queue)}, nil
+}
+
+// Solo reports whether one process at a time may consume.
+func (r *Receiver) Solo() bool { return !r.options.Shared }
+
+// Receive implements [gobridge.Receiver].
+func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
+	for failures := 0; ; failures++ {
+		taken, err := r.consume(ctx, take)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was told to end
+		}
+		if errors.Is(err, errClosed) && r.conn.ctx.Err() != nil {
+			return err
+		}
+		if taken {
+			failures = 0
+		}
+		wait := backoff(failures)
+		r.log.Warn("the queue is not consumed; it is tried again", "error", err.Error(), "in", wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// arrival is a delivery on its way to take.
+type arrival struct {
+	message gobridge.Incoming
+	tag     uint64
+}
+
+// consume consumes until ctx or the consumer ends, and reports whether it took
+// anything.
+func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool, err error) {
+	s, err := r.conn.consuming.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.bounded(ctx)()
+	ch, deliveries, err := r.open(s)
+	if err != nil {
+		return false, err
+	}
+	closes := ch.NotifyClose(make(chan *amqp091.Error, 1))
+	arrivals := make(chan arrival, r.options.Prefetch)
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		defer close(arrivals)
+		for d := range deliveries {
+			// There is room for as many as the server delivers without an answer.
+			arrivals <- arrival{message: incoming(&d, r.options.Dedupe), tag: d.DeliveryTag}
+		}
+	}()
+	taken, err = r.takeAll(ctx, ch, arrivals, take)
+	// What is not acknowledged goes back to its place in the queue with this. It ends
+	// when the server has read all acknowledgements, or the connection is dead.
+	_ = ch.Close()
+	for range arrivals { // so that the pump ends
+	}
+	<-pumped
+	if err == nil {
+		err = explain(closure(closes))
+	}
+	return taken, err
+}
+
+// open opens a channel and consumes.
+func (r *Receiver) open(s *session) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
+	ch, err := s.amqp.Channel()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a channel: %w", explain(err))
+	}
+	fail := func(what string, err error) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
+		_ = ch.Close() // most often it is closed already
+		return nil, nil, fmt.Errorf("%s%w", what, explain(err))
+	}
+	if r.options.Declare != nil {
+		if err := declareQueue(ch, r.options.Queue, r.options.Declare); err != nil {
+			return fail("", err)
+		}
+	}
+	if err := ch.Qos(r.options.Prefetch, 0, false); err != nil {
+		return fail("set the prefetch: ", err)
+	}
+	deliveries, err := ch.Consume(r.options.Queue, "gobridge", false, false, false, false, nil)
+	if err != nil {
+		return fail("consume queue "+r.options.Queue+": ", err)
+	}
+	r.log.Info("consuming", "address", s.address)
+	return ch, deliveries, nil
+}
+
+// takeAll takes and acknowledges until ctx or the arrivals end.
+func (r *Receiver) takeAll(ctx context.Context, ch *amqp091.Channel, arrivals <-chan arrival, take gobridge.Take) (taken bool, err error) {
+	var batch []gobridge.Incoming
+	for {
+		var last uint64
+		batch, last = gather(ctx, arrivals, batch[:0])
+		switch {
+		case ctx.Err() != nil:
+			return taken, context.Cause(ctx)
+		case ch.IsClosed(): // its listener knows why; what is here comes again
+			return taken, nil
+		case len(batch) == 0:
+			return taken, errCancelled
+		}
+		if err := take(ctx, batch); err != nil {
+			return taken, fmt.Errorf("take: %w", err)
+		}
+		taken = true
+		// The channel has this consumer only, and all before these are acknowledged.
+		if err := ch.Ack(last, true); err != nil {
+			return taken, fmt.Errorf("acknowledge: %w; what was not acknowledged comes again", explain(err))
+		}
+		clear(batch)
+	}
+}
+
+// errCancelled: the server ended the consumer, and nothing else.
+var errCancelled = errors.New("the server cancelled the consumer, as it does when the queue is deleted or its node is lost")
+
+// gather waits for an arrival and adds what else is there. It returns nothing when
+// ctx has ended or no more will come.
+func gather(ctx context.Context, arrivals <-chan arrival, batch []gobridge.Incoming) ([]gobridge.Incoming, uint64) {
+	var last uint64
+	bytes := 0
+	add := func(a arrival) {
+		batch, last = append(batch, a.message), a.tag
+		bytes += gobridge.EnvelopeSize(&a.message.Envelope)
+	}
+	select {
+	case a, ok := <-arrivals:
+		if !ok {
+			return nil, 0
+		}
+		add(a)
+	case <-ctx.Done():
+		return nil, 0
+	}
+	for len(batch) < maxBatch && bytes < maxBatchBytes {
+		select {
+		case a, ok := <-arrivals:
+			if !ok {
+				return batch, last
+			}
+			add(a)
+		default:
+			return batch, last
+		}
+	}
+	return batch, last
+}
