@@ -31,6 +31,8 @@ var rooms = map[string]struct {
 	"internal":      {may: []string{".", "messaging", "internal"}, modules: true},
 	"operate":       {may: []string{".", "messaging", "bridge"}},
 	"admin":         {may: []string{".", "messaging", "bridge", "operate", "internal"}, modules: true},
+	"telemetry":     {may: []string{".", "messaging", "bridge"}, modules: true},
+	"telemetry":     {may: []string{".", "messaging", "bridge"}, modules: true},
 	"config":        {may: []string{".", "messaging", "bridge", "internal"}, modules: true},
 	"bench":         {may: []string{".", "messaging", "bridge", "store"}, modules: true},
 	"cmd":           {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport", "admin", "telemetry"}, modules: true},

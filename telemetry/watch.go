@@ -1,0 +1,144 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"gobridge"
+	"gobridge/bridge"
+)
+
+// Watched is what gauges are read from.
+type Watched struct {
+	// Stats and Controls are a store's, Status a bridge's.
+	Stats    func(ctx context.Context, partitions ...gobridge.Partition) ([]gobridge.Stats, error)
+	Controls func(ctx context.Context) ([]gobridge.Control, error)
+	Status   func() bridge.Status
+	// Now is the clock for ages; time.Now when nil.
+	Now func() time.Time
+}
+
+const (
+	// watchAge is for how long a reading is good: scrapes in between share it.
+	watchAge = time.Second
+	// watchTime bounds a reading.
+	watchTime = 5 * time.Second
+)
+
+// Watch reads the gauges whenever they are collected, at most once a second, until
+// the function returned is called. A reading costs what [gobridge.Inspector].Stats
+// of the partitions does.
+func (o *Observer) Watch(w Watched) (stop func() error, err error) {
+	if w.Now == nil {
+		w.Now = time.Now
+	}
+	r := &reading{watched: w}
+	var all []metric.Observable
+	for _, g := range o.in.gauges {
+		all = append(all, g)
+	}
+	registration, err := o.in.meter.RegisterCallback(func(ctx context.Context, out metric.Observer) error {
+		o.collect(out, r.read(ctx))
+		return nil
+	}, all...)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return registration.Unregister, nil
+}
+
+// figures are one reading.
+type figures struct {
+	at       time.Time
+	stats    []gobridge.Stats
+	controls []gobridge.Control
+	status   bridge.Status
+	err      error
+}
+
+// reading shares readings among those who ask.
+type reading struct {
+	watched Watched
+
+	mu     sync.Mutex
+	last   figures
+	readAt time.Time // monotonic
+}
+
+func (r *reading) read(ctx context.Context) figures {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.readAt.IsZero() && time.Since(r.readAt) < watchAge {
+		return r.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchTime)
+	defer cancel()
+	f := figures{at: r.watched.Now(), status: r.watched.Status()}
+	if f.stats, f.err = r.watched.Stats(ctx); f.err == nil {
+		f.controls, f.err = r.watched.Controls(ctx)
+	}
+	r.last, r.readAt = f, time.Now()
+	return f
+}
+
+// collect tells the gauges. What could not be read is left out, but for the one
+// that says so.
+func (o *Observer) collect(out metric.Observer, f figures) {
+	put := func(name string, v float64, labels ...string) {
+		out.ObserveFloat64(o.in.gauges[name], v, metric.WithAttributeSet(labelSet(labels)))
+	}
+	if f.err != nil {
+		put("StoreReadable", 0)
+	} else {
+		put("StoreReadable", 1)
+	}
+	for _, s := range f.stats {
+		route, binding, _, ok := s.Partition.Split()
+		if !ok {
+			continue
+		}
+		labels := []string{labelRoute, route, labelBinding, binding, labelPartition, string(s.Partition)}
+		put("OutboxDepth", float64(s.Pending), labels...)
+		put("OutboxClaimedDepth", float64(s.Claimed), labels...)
+		put("OutboxDeadDepth", float64(s.Dead), labels...)
+		put("OutboxDeadBytes", float64(s.DeadBytes), labels...)
+		age := 0.0
+		if !s.OldestPending.IsZero() {
+			age = max(0, f.at.Sub(s.OldestPending).Seconds())
+		}
+		put("OutboxOldestAge", age, labels...)
+	}
+	for _, b := range f.status.Bindings {
+		labels := []string{labelRoute, b.Route, labelBinding, b.Binding}
+		halted, paused := holdsOn(f.controls, b.Route, b.Binding)
+		put("OutboxHalted", halted, labels...)
+		put("OutboxPaused", paused, labels...)
+		put("CircuitOpen", one(b.Down), labels...)
+		put("SendsInFlight", float64(b.InFlight), labels...)
+		put("PartitionsOwned", float64(len(b.Owned)), labels...)
+	}
+}
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func holdsOn(controls []gobridge.Control, route, binding string) (halted, paused float64) {
+	for _, c := range controls {
+		switch {
+		case c.Route != route || c.Binding != "" && c.Binding != binding:
+		case c.Kind == gobridge.Halt:
+			halted++
+		default:
+			paused = 1
+		}
+	}
+	return halted, paused
+}
