@@ -32,7 +32,6 @@ var rooms = map[string]struct {
 	"operate":       {may: []string{".", "messaging", "bridge"}},
 	"admin":         {may: []string{".", "messaging", "bridge", "operate", "internal"}, modules: true},
 	"telemetry":     {may: []string{".", "messaging", "bridge"}, modules: true},
-	"telemetry":     {may: []string{".", "messaging", "bridge"}, modules: true},
 	"config":        {may: []string{".", "messaging", "bridge", "internal"}, modules: true},
 	"bench":         {may: []string{".", "messaging", "bridge", "store"}, modules: true},
 	"cmd":           {may: []string{".", "messaging", "bridge", "operate", "internal", "config", "store", "transport", "admin", "telemetry"}, modules: true},
