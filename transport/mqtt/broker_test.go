@@ -319,7 +319,7 @@ func (p *peer) connect(c *packets.Connect) bool {
 	if b.greet != nil {
 		if ack := b.greet(c); ack != nil {
 			p.out <- ack
-			return ack.ReasonCode == 0
+			return true // the client closes
 		}
 	}
 	s := b.sessions[c.ClientID]

@@ -103,7 +103,7 @@ func (c *Connection) connectTo(ctx context.Context, address *url.URL, u user) (*
 	client := paho.NewClient(paho.ClientConfig{
 		ClientID:      u.clientID,
 		Conn:          w,
-		Session:       &greeter{SessionManager: u.session},
+		Session:       u.session,
 		PingHandler:   &pinger{wire: w, waits: u.waits},
 		PacketTimeout: connectTime,
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
@@ -154,20 +154,6 @@ func (c *Connection) packet(u user) (*paho.Connect, error) {
 		packet.PasswordFlag, packet.Password = true, []byte(password)
 	}
 	return packet, nil
-}
-
-// greeter is a session that takes no greeting but one of MQTT 5.
-type greeter struct{ session.SessionManager }
-
-// errOldBroker: an MQTT 3.1.1 server refuses the version with return code 1 (MQTT
-// 3.1.1, section 3.2.2.3), which is no code of MQTT 5.
-var errOldBroker = errors.New("the broker does not speak MQTT 5, which is needed: it answers as MQTT 3.1.1 does")
-
-func (g *greeter) ConAckReceived(w io.Writer, c *packets.Connect, ack *packets.Connack) error {
-	if ack.ReasonCode != 0 {
-		return errOldBroker
-	}
-	return g.SessionManager.ConAckReceived(w, c, ack)
 }
 
 // refused is why there is no connection.

@@ -10,7 +10,6 @@ import (
 
 // Reason codes that mean something to this package (MQTT 5, section 2.4).
 const (
-	codeNoSubscribers  = 0x10
 	codeUnspecified    = 0x80
 	codeMalformed      = 0x81
 	codeProtocol       = 0x82
@@ -37,7 +36,7 @@ const quotaWait = 5 * time.Second
 
 // codeNames are the codes that a broker can answer a client with.
 var codeNames = map[byte]string{
-	codeNoSubscribers: "no matching subscribers", codeUnspecified: "unspecified error", codeMalformed: "malformed packet",
+	codeUnspecified: "unspecified error", codeMalformed: "malformed packet",
 	codeProtocol: "protocol error", codeSpecific: "implementation specific error", codeVersion: "unsupported protocol version",
 	0x85: "client identifier not valid", codeCredentials: "bad user name or password", codeNotAuthorized: "not authorized",
 	codeUnavailable: "server unavailable", codeBusy: "server busy", codeBanned: "banned", 0x8B: "server shutting down",
@@ -73,16 +72,17 @@ func (e *codeError) Error() string {
 // PUBCOMP, or by a DISCONNECT with nothing else in flight. computed says that the
 // topic is computed: then a refusal of the topic says nothing of other messages.
 //
-//	0x00, 0x10                delivered; nobody has to be subscribed
+//	below 0x80                delivered; nobody has to be subscribed (0x10)
 //	0x90, 0x95, 0x99          permanent: topic, size or payload format of this message
 //	0x87                      unavailable, for the topic of all messages is refused; transient if computed
 //	0x88, 0x89, 0x9A, 0x9B    unavailable: busy, or it takes no retained message or QoS as configured
 //	0x96, 0x97                asks to slow down
 //	any other                 transient
 func outcome(code byte, err error, computed bool) error {
+	if code < 0x80 {
+		return nil // section 2.4
+	}
 	switch code {
-	case 0, codeNoSubscribers:
-		return nil
 	case codeTopicName, codePacketTooLarge, codePayloadFormat:
 		return gobridge.Permanent(err)
 	case codeNotAuthorized:

@@ -198,9 +198,6 @@ func (s *Sender) suits(t *terms) error {
 func (s *Sender) answer(topic string, a answer, sent bool, err error, o *outgoing) error {
 	computed := s.options.TopicFrom != nil
 	if a.there {
-		if a.code == 0 || a.code == codeNoSubscribers {
-			return nil
-		}
 		return outcome(a.code, fmt.Errorf("publish to %s: %w", topic, &codeError{code: a.code, said: a.said}), computed)
 	}
 	err = fmt.Errorf("publish to %s: %w", topic, err)

@@ -77,6 +77,9 @@ func (w *wire) begin() error {
 			return err
 		}
 		length |= int(head[i]&0x7f) << (7 * (i - 1))
+		if head[0]>>4 == packets.CONNACK && i == 1 && length == 2 {
+			return errOldBroker
+		}
 		if head[i] < 0x80 {
 			if w.left = 1 + i + length; w.left > maxPacket {
 				return fmt.Errorf("the broker sent a packet of %d bytes, though it was told to send none above %d", w.left, maxPacket)
@@ -86,6 +89,10 @@ func (w *wire) begin() error {
 	}
 	return errors.New("what the broker sent is not MQTT: a length of more than four bytes")
 }
+
+// errOldBroker: a CONNACK of MQTT 5 has a length of its properties, one of MQTT 3.1.1
+// ends before it.
+var errOldBroker = errors.New("the broker does not speak MQTT 5, which is needed: it answers as MQTT 3.1.1 does")
 
 // Write writes what the caller has the lock for.
 func (w *wire) Write(p []byte) (int, error) {
