@@ -115,7 +115,7 @@ type HTTPSource struct {
 	Headers []HeaderName `config:"headers" example:"[x-tenant]" doc:"Request headers that go with the message, beside the content type, the ordering key and the trace context."`
 	MaxBody Size         `config:"max_body" default:"1MiB" doc:"The largest body, of a message or of a batch; larger ones get 413."`
 
-	MaxBatch int `config:"max_batch" min:"1" max:"10000" default:"1000" doc:"How many events a batch of CloudEvents (application/cloudevents-batch+json) may have; more get 413. A batch is accepted as a whole or not at all."`
+	MaxBatch int `config:"max_batch" min:"1" max:"10000" default:"1000" doc:"How many events a batch of CloudEvents (application/cloudevents-batch+json) may have; more get 413. A batch is stored in one call."`
 }
 
 // Auth is who may post.
