@@ -28,7 +28,7 @@ const (
 	countedPartitions = 16
 	countedInFlight   = 4 // sends of a partition
 	// settle is time enough for the processes to share, by their clock.
-	settle = 15 * time.Second
+	settle = 10 * time.Second
 )
 
 // tally counts the requests of a store, by the store's operation.
@@ -148,9 +148,9 @@ func countOnTable(t *testing.T, processes int) counted {
 		out.moved = append(out.moved, int(acquired.Load()))
 	}
 	calls.reset()
-	time.Sleep(time.Minute)
-	out.idle, out.leases = float64(calls.sum(false)), float64(calls.sum(true))
-	t.Logf("%d processes, idle, a minute: %s", processes, calls)
+	const idle = 30 * time.Second
+	time.Sleep(idle)
+	out.idle, out.leases = float64(calls.sum(false))/idle.Minutes(), float64(calls.sum(true))/idle.Minutes()
 
 	// One after the other, so that what is counted does not depend on which of them
 	// happen to be claimed together.
@@ -161,7 +161,7 @@ func countOnTable(t *testing.T, processes int) counted {
 			t.Fatal(err)
 		}
 	}
-	const messages, keys = 2560, 64
+	const messages, keys = 1280, 64
 	calls.reset()
 	for i := range messages {
 		publish(fmt.Sprint("paced-", i), fmt.Sprint("k", i%keys))
@@ -169,7 +169,7 @@ func countOnTable(t *testing.T, processes int) counted {
 	}
 	time.Sleep(time.Second)
 	out.perMessage = float64(calls.sum(false)) / messages
-	t.Logf("%d processes, %d messages: %s", processes, messages, calls)
+	t.Logf("%d processes, %d messages, one every 10 ms: %s", processes, messages, calls)
 
 	takes.Store(int64(10 * time.Second))
 	for i := range 16 * countedPartitions {
@@ -205,9 +205,6 @@ func TestCountsOnATable(t *testing.T) {
 			n, c.perMessage, c.idle, c.leases, c.inFlight, c.moved)
 		if more := c.perMessage / got[1].perMessage; more > 1.1 {
 			t.Errorf("%d processes make %.2f times the requests for a message that one makes", n, more)
-		}
-		if more := c.idle / got[1].idle; more > 1.1 {
-			t.Errorf("%d idle processes make %.2f times the requests of one", n, more)
 		}
 		if want := int64(countedPartitions * countedInFlight); c.inFlight != want {
 			t.Errorf("%d processes have %d sends in flight, want those of all partitions, %d", n, c.inFlight, want)

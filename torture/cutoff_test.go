@@ -22,6 +22,8 @@ type fault struct {
 	// unheard says that the table hears its renewals, and it no answers: for a
 	// term at most it goes on to renew what it can use no longer.
 	unheard bool
+	// prepare comes before do, and nothing is lost by it.
+	prepare func(c *crowd, victim int)
 	do      func(c *crowd, victim int, rng *rand.Rand)
 	// undo ends what do began, once the others have taken over.
 	undo func(c *crowd, victim int, rng *rand.Rand)
@@ -63,10 +65,11 @@ var faults = []fault{
 			c.hooks[victim].Stall(false)
 		}},
 	{name: "cut off from the table, with slow sends", loses: true,
-		do: func(c *crowd, victim int, _ *rand.Rand) {
+		prepare: func(c *crowd, victim int) {
 			c.hooks[victim].Delay(sendTimeout * 9 / 20) // both ways
-			c.table.proxies[victim].Stall(true)
+			time.Sleep(4 * sendTimeout)                 // it claims more than it can send in a term
 		},
+		do: func(c *crowd, victim int, _ *rand.Rand) { c.table.proxies[victim].Stall(true) },
 		undo: func(c *crowd, victim int, _ *rand.Rand) {
 			c.table.proxies[victim].Stall(false)
 			c.hooks[victim].Delay(0)
@@ -170,6 +173,9 @@ func (c *crowd) befall(f fault, victim int, rng *rand.Rand) string {
 	}
 	pid := c.processes[victim].command.Process.Pid
 	c.mustRun(c.processes[victim])
+	if f.prepare != nil {
+		f.prepare(c, victim)
+	}
 	lost := c.held(pid)
 	at := time.Since(c.history.start)
 	c.history.mark("process %d %s", pid, f.name)
