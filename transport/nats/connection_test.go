@@ -380,3 +380,45 @@ func TestInboxPrefixAndDomain(t *testing.T) {
 	}
 	o.await(t, numbers(0, 1))
 }
+
+// TestTheLeastPermissions has the table of docs/transports/nats.md.
+func TestTheLeastPermissions(t *testing.T) {
+	source := []string{"$JS.API.CONSUMER.INFO.S.c", "$JS.API.CONSUMER.MSG.NEXT.S.c", "$JS.ACK.S.c.>"}
+	for name, c := range map[string]struct {
+		publish []string
+		declare bool
+	}{
+		"a source":                    {source, false},
+		"one that may reset":          {append([]string{"$JS.API.CONSUMER.RESET.S.c"}, source...), false},
+		"one that makes its consumer": {append([]string{"$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.c", "$JS.API.CONSUMER.CREATE.S.c.>"}, source...), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startBroker(t, func(o *server.Options) {
+				o.Users = []*server.User{{Username: "test", Password: "x"}, {Username: "gw", Password: "x", Permissions: &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: c.publish},
+					Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				}}}
+				o.NoAuthUser = "test"
+			})
+			_, js := dial(t, b.url())
+			makeStream(t, js, "S", nil)
+			publish(t, js, "S.x", 0, 20)
+			if !c.declare {
+				declared(t, js, nil)
+				lose(t, b.url(), 5, false)
+			}
+			r := options()
+			r.Declare = c.declare
+			if c.declare {
+				r.Subjects = []string{"S.x"}
+			}
+			o := &outbox{}
+			receive(t, connect(t, b.url(), asGateway), o, r)
+			o.await(t, numbers(0, 20))
+			eventually(t, "the acknowledgement of all", func() bool {
+				consumer, err := js.Consumer(t.Context(), "S", "c")
+				return err == nil && consumer.CachedInfo().NumAckPending == 0
+			})
+		})
+	}
+}

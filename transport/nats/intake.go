@@ -236,12 +236,12 @@ func (in *intake) say(what []byte) {
 	}
 }
 
-// request asks for more when there is room.
+// request asks for the next batch when the one before is with take.
 func (in *intake) request() error {
-	if in.pull.left > 0 || !in.settled || len(in.queue) > maxBatch/2 {
+	if in.pull.left > 0 || !in.settled || len(in.queue) > 0 {
 		return nil
 	}
-	return in.pull.ask(maxBatch-len(in.queue), false)
+	return in.pull.ask(maxBatch, false)
 }
 
 // arrivals takes up a message and all that have come behind it.
