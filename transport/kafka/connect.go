@@ -142,9 +142,7 @@ func (l *look) group(ctx context.Context, name string) error {
 	for _, group := range response.Groups {
 		err := kerr.ErrorForCode(group.ErrorCode)
 		switch {
-		case errors.Is(err, kerr.GroupIDNotFound):
-			return nil // it comes into being
-		case err != nil:
+		case err != nil && !errors.Is(err, kerr.GroupIDNotFound): // it comes into being
 			return fmt.Errorf("group %s: %w", name, err)
 		case !allowed(group.AuthorizedOperations, opRead):
 			return fmt.Errorf("group %s: no permission to read (READ)", name)

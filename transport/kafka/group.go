@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -16,41 +17,76 @@ type partition struct {
 	number int32
 }
 
-// group is this member's part of a consumer group: which partitions it has, and
-// the take that runs. The library calls assigned, revoked and withdraw one at a
-// time, beside hand.
+// group is this member's part of a consumer group: which partitions it has, the
+// take that runs, and what is to be committed. The library calls assigned, revoked
+// and lost one at a time, beside hand.
 type group struct {
 	take     gobridge.Take
 	patience time.Duration
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	mine    map[partition]bool
 	running *handover
+	durable map[partition]position
+	stale   map[partition]bool // whose committed offset is that of a topic that is gone
+
+	committing sync.Mutex // one commit at a time
+	trouble    string     // with the last commit; under committing
+}
+
+// position is how far a partition is durable.
+type position struct {
+	next      kgo.EpochOffset
+	topicID   [16]byte
+	committed bool
 }
 
 // handover is a take that runs.
 type handover struct {
 	of     map[partition]bool
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended and what is durable is marked
+	done   chan struct{} // closed when it has ended and what is durable is noted
 }
 
-func (g *group) assigned(all map[string][]int32) {
+func newGroup(take gobridge.Take, patience time.Duration, log *slog.Logger) *group {
+	return &group{
+		take: take, patience: patience, log: log,
+		mine: map[partition]bool{}, durable: map[partition]position{},
+	}
+}
+
+func (g *group) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for topic, numbers := range all {
-		for _, n := range numbers {
-			g.mine[partition{topic, n}] = true
-		}
-	}
+	each(all, func(p partition) { g.mine[p] = true })
 }
 
 // revoked gives partitions back: with what is durable committed, and nothing else.
 func (g *group) revoked(ctx context.Context, client *kgo.Client, all map[string][]int32) {
 	g.withdraw(all, g.patience)
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
-	defer cancel()
-	_ = client.CommitMarkedOffsets(ctx) // what isn't committed comes again
+	g.commit(ctx, client)
+	g.forget(all)
+}
+
+// lost gives up partitions that somebody else may have by now.
+func (g *group) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	g.withdraw(all, 0)
+	g.forget(all)
+}
+
+func (g *group) forget(all map[string][]int32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	each(all, func(p partition) { delete(g.durable, p) })
+}
+
+func each(all map[string][]int32, f func(partition)) {
+	for topic, numbers := range all {
+		for _, n := range numbers {
+			f(partition{topic, n})
+		}
+	}
 }
 
 // withdraw ends the handing over of messages of the partitions, and returns when
@@ -58,12 +94,10 @@ func (g *group) revoked(ctx context.Context, client *kgo.Client, all map[string]
 func (g *group) withdraw(all map[string][]int32, patience time.Duration) {
 	g.mu.Lock()
 	affected := false
-	for topic, numbers := range all {
-		for _, n := range numbers {
-			delete(g.mine, partition{topic, n})
-			affected = affected || g.running != nil && g.running.of[partition{topic, n}]
-		}
-	}
+	each(all, func(p partition) {
+		delete(g.mine, p)
+		affected = affected || g.running != nil && g.running.of[p]
+	})
 	running := g.running
 	g.mu.Unlock()
 	if !affected {
@@ -80,12 +114,12 @@ func (g *group) withdraw(all map[string][]int32, patience time.Duration) {
 	<-running.done
 }
 
-// hand hands over the messages, in bounded takes one after the other, and marks
-// what is durable to be committed. It returns an error only when ctx has ended.
-func (g *group) hand(ctx context.Context, client *kgo.Client, batch []message) error {
+// hand hands over the messages, in bounded takes one after the other, and notes
+// what is durable, to be committed. It returns an error only when ctx has ended.
+func (g *group) hand(ctx context.Context, batch []message) error {
 	for len(batch) > 0 {
 		n := bounded(batch)
-		if err := g.handPart(ctx, client, batch[:n]); err != nil {
+		if err := g.handPart(ctx, batch[:n]); err != nil {
 			return err
 		}
 		batch = batch[n:]
@@ -107,13 +141,13 @@ func bounded(batch []message) int {
 
 // handPart hands over what is still this member's. A take that was broken off for
 // one partition's sake is repeated for the others.
-func (g *group) handPart(ctx context.Context, client *kgo.Client, part []message) error {
+func (g *group) handPart(ctx context.Context, part []message) error {
 	for {
 		batch, run, within := g.begin(ctx, part)
 		if len(batch) == 0 {
 			return nil
 		}
-		err := g.run(within, client, run, batch)
+		err := g.run(within, run, batch)
 		if err == nil {
 			return nil
 		}
@@ -127,7 +161,7 @@ func (g *group) handPart(ctx context.Context, client *kgo.Client, part []message
 }
 
 // run is one take. It is ended by a panic, too: the members of the group wait for it.
-func (g *group) run(ctx context.Context, client *kgo.Client, run *handover, batch []message) error {
+func (g *group) run(ctx context.Context, run *handover, batch []message) error {
 	defer g.end(run)
 	in := make([]gobridge.Incoming, len(batch))
 	for i := range batch {
@@ -135,7 +169,7 @@ func (g *group) run(ctx context.Context, client *kgo.Client, run *handover, batc
 	}
 	err := g.take(ctx, in)
 	if err == nil {
-		client.MarkCommitOffsets(marks(batch))
+		g.note(batch)
 	}
 	return err
 }
@@ -168,14 +202,11 @@ func (g *group) end(run *handover) {
 	close(run.done)
 }
 
-// marks are the offsets after the last message of each partition.
-func marks(batch []message) map[string]map[int32]kgo.EpochOffset {
-	out := map[string]map[int32]kgo.EpochOffset{}
+// note keeps how far the partitions are durable now.
+func (g *group) note(batch []message) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, m := range batch {
-		if out[m.from.topic] == nil {
-			out[m.from.topic] = map[int32]kgo.EpochOffset{}
-		}
-		out[m.from.topic][m.from.number] = m.mark
+		g.durable[m.from] = m.after
 	}
-	return out
 }

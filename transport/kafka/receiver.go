@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -87,13 +88,20 @@ var errRecreated = errors.New("the topic has another ID")
 
 // member takes part in the group until ctx ends or the client can't go on.
 func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
-	g := &group{take: take, mine: map[partition]bool{}, patience: r.conn.revoke}
+	g := newGroup(take, r.conn.revoke, r.conn.log.With("group", r.options.Group))
 	seen := &watch{}
 	client, err := r.conn.client(false, seen, r.consumer(g)...)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, client)
+	var commits sync.WaitGroup
+	within, stop := context.WithCancel(ctx)
+	commits.Go(func() { g.keepCommitting(within, client) })
+	defer func() {
+		stop()
+		commits.Wait()
+		leave(ctx, client)
+	}()
 	trouble := ""
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, takeRecords)
@@ -101,14 +109,14 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 			return nil
 		}
 		batch := r.messages(fetches)
-		if err := g.hand(ctx, client, batch); err != nil {
+		if err := g.hand(ctx, batch); err != nil {
 			return nil // it is that of ctx
 		}
 		err := seen.explain(fetches.Err())
 		switch {
 		case err == nil:
 			if trouble != "" {
-				r.conn.log.Info("the source goes on", "group", r.options.Group)
+				g.log.Info("the source goes on")
 			}
 			trouble = ""
 			continue
@@ -118,7 +126,7 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 			return fmt.Errorf("%w: %w", errRecreated, err)
 		case err.Error() != trouble:
 			trouble = err.Error()
-			r.conn.log.Warn("the source has trouble", "group", r.options.Group, "error", err)
+			g.log.Warn("the source has trouble", "error", err)
 		}
 		if len(batch) == 0 {
 			pause(ctx, errorPause)
@@ -154,11 +162,12 @@ func (r *Receiver) consumer(g *group) []kgo.Opt {
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.MaxConcurrentFetches(fetchBrokers),
-		kgo.AutoCommitMarks(),
-		kgo.AutoCommitInterval(commitEvery),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.assigned(all) }),
+		kgo.DisableAutoCommit(), // [group.commit] does it
+		kgo.OnPartitionsAssigned(g.assigned),
 		kgo.OnPartitionsRevoked(g.revoked),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, all map[string][]int32) { g.withdraw(all, 0) }),
+		kgo.OnPartitionsLost(g.lost),
+		kgo.OnOffsetsFetched(g.fetched),
+		kgo.AdjustFetchOffsetsFn(g.adjust),
 	}
 }
 
@@ -172,9 +181,9 @@ func leave(ctx context.Context, client *kgo.Client) {
 
 // message is what becomes of a record.
 type message struct {
-	from partition
-	mark kgo.EpochOffset // what to commit once it is durable
-	in   gobridge.Incoming
+	from  partition
+	after position // how far the partition is durable once it is
+	in    gobridge.Incoming
 }
 
 // messages makes messages of what was fetched, those of a partition in their order.
@@ -183,9 +192,9 @@ func (r *Receiver) messages(fetches kgo.Fetches) []message {
 	fetches.EachTopic(func(t kgo.FetchTopic) {
 		t.EachRecord(func(record *kgo.Record) {
 			out = append(out, message{
-				from: partition{record.Topic, record.Partition},
-				mark: kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1},
-				in:   incoming(record, t.TopicID, r.options.Order),
+				from:  partition{record.Topic, record.Partition},
+				after: position{next: kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}, topicID: t.TopicID},
+				in:    incoming(record, t.TopicID, r.options.Order),
 			})
 		})
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gobridge"
@@ -327,4 +328,43 @@ func TestTakeThatPanics(t *testing.T) {
 	if n := f.left(topic, topic); n != 1 {
 		t.Errorf("%d messages are left, want 1: nothing was durable", n)
 	}
+}
+
+// A committed offset can outlive its topic. It says nothing of another one that is
+// made under the name.
+func TestCommitThatIsOfATopicThatIsGone(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	conn := f.connect(t)
+	options := ReceiverOptions{Topics: []string{topic}, Group: topic}
+	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("0")}, &kgo.Record{Topic: topic, Value: []byte("1")})
+	o := &outbox{}
+	stop := receive(t, conn, o, options)
+	eventually(t, "the commit of both", func() bool { return f.left(topic, topic) == 0 })
+	stop()
+	commit := f.GroupInfo(topic).Commits[topic][0]
+	if err := f.DeleteTopic(topic); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CreateTopic(topic, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	fresh := f.past(t)
+	for _, value := range []string{"new 0", "new 1", "new 2"} {
+		if err := fresh.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var outlived kadm.Offsets
+	outlived.Add(kadm.Offset{Topic: topic, Partition: 0, At: commit.Offset, LeaderEpoch: commit.LeaderEpoch, Metadata: commit.Metadata})
+	if err := kadm.NewClient(fresh).CommitAllOffsets(t.Context(), topic, outlived); err != nil {
+		t.Fatal(err)
+	}
+	next := &outbox{}
+	receive(t, conn, next, options)
+	eventually(t, "the arrival of what is new", func() bool { return len(next.all()) >= 3 })
+	if got := next.payloads(); !slices.Equal(got, []string{"new 0", "new 1", "new 2"}) {
+		t.Errorf("got %q", got)
+	}
+	eventually(t, "the commit of all", func() bool { return f.left(topic, topic) == 0 })
 }
