@@ -52,6 +52,7 @@ type circuit struct {
 	nextProbe time.Time
 	probes    int            // failures in a row while open
 	probed    map[keyID]bool // keys tried while open
+	rounds    int            // how often all within reach have been
 	asked     uint64         // when the destination last asked to be left alone
 	lastErr   string
 	lastErrAt time.Time
@@ -243,6 +244,7 @@ func (c *circuit) trip(err string, after time.Duration) bool {
 	if opened {
 		c.open, c.since, c.probes, c.said = true, now, 0, false
 		clear(c.probed)
+		c.rounds = 0
 	}
 	pause := backoff(c.retry.MinBackoff, min(c.retry.MaxBackoff, maxProbe), c.probes)
 	if after > 0 {
@@ -311,11 +313,21 @@ func (c *circuit) noteProbe(key keyID) {
 	}
 }
 
-// startOver forgets which keys have been probed.
+// startOver forgets which keys have been probed, and reaches further.
 func (c *circuit) startOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.probed) >= probeWindow<<c.rounds && probeWindow<<c.rounds < maxMemory {
+		c.rounds++
+	}
 	clear(c.probed)
+}
+
+// reach returns how many keys are looked through for one to probe.
+func (c *circuit) reach() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return probeWindow << c.rounds
 }
 
 // state returns whether the circuit is open, and when to probe then.

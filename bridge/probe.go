@@ -6,7 +6,8 @@ import (
 )
 
 // probeWindow is how many keys are looked through for one that has not been
-// probed yet, before the oldest is probed again.
+// probed yet, before the oldest is probed again; then twice as many, and so on, for
+// so many may fail for reasons of their own, and a good one wait behind them.
 const probeWindow = 256
 
 // tookProbe picks a record to probe with, of a key that has not been probed
@@ -20,7 +21,7 @@ func (d *drainer) tookProbe(taken []*item) {
 			return
 		}
 	}
-	if len(taken) > 0 && len(d.items) < min(probeWindow, d.window) && d.bytes < d.binding.BatchBytes {
+	if len(taken) > 0 && len(d.items) < min(d.circuit.reach(), d.window) && d.bytes < d.binding.BatchBytes {
 		d.probing, d.more = false, true // claims again, beyond what is held now
 		return
 	}
