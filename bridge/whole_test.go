@@ -198,7 +198,9 @@ func TestAHundredThousandKeys(t *testing.T) {
 			got = append(got, d)
 			return nil
 		})
-		b := bridgeOn(t, store, nil, one(bridge.Binding{Sender: sender}))
+		opts := one(bridge.Binding{Sender: sender})
+		opts.LeaseTerm = time.Minute // a slow disk must not cost it the lease
+		b := bridgeOn(t, store, nil, opts)
 		total := 0
 		publish := func(step, n int) {
 			var call []messaging.Envelope
