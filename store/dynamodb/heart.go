@@ -89,7 +89,10 @@ func (l *leases) ensureHeart(ctx context.Context, c call) (heart, error) {
 	h = heart{id: newNonce(), at: clean(l.store.now())}
 	row := heartKey(h.id)
 	row["beats"], row["renewed_at"] = num(0), num(nanos(h.at))
-	if _, err := l.store.putItem(ctx, c, &ddb.PutItemInput{Item: row}); err != nil {
+	_, err := l.store.putItem(ctx, c, &ddb.PutItemInput{
+		Item: row, ConditionExpression: ptr(absent), ExpressionAttributeNames: names(absent),
+	})
+	if _, made := failedCondition(err); err != nil && !made { // made by an attempt whose answer was lost
 		return heart{}, err
 	}
 	l.mu.Lock()
