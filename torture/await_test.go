@@ -6,7 +6,7 @@ import (
 )
 
 // patience bounds the wait for something that is sure to happen.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // await waits until a condition holds.
 func (r *rig) await(what string, holds func() bool) {
