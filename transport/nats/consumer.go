@@ -89,9 +89,9 @@ func (r *Receiver) declare(ctx context.Context, l *link) (jetstream.Consumer, er
 	}
 	made := stream.CachedInfo().Created
 	switch at := r.position(); {
-	case at.made.Equal(made) && at.seq > 0:
+	case at.made.Equal(made) && at.seq > 0 && !o.Shared:
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, at.seq+1
-	case !at.made.IsZero() && !at.made.Equal(made): // a stream made anew, of which nothing has been seen
+	case !at.made.IsZero(): // a stream made anew, or one of which others may have lost something
 	case o.Start == startNew:
 		config.DeliverPolicy = jetstream.DeliverNewPolicy
 	}

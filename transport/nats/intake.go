@@ -88,7 +88,7 @@ func (in *intake) session(ctx context.Context, l *link) error {
 		var err error
 		select {
 		case <-ctx.Done():
-			in.quiet()
+			in.quiet(ctx)
 			return nil
 		case <-l.ended:
 			return l.reason()
@@ -121,6 +121,7 @@ func (in *intake) begin(ctx context.Context) error {
 		if err := in.remember(ctx); err != nil {
 			return err
 		}
+		in.r.reached(info.AckFloor.Stream)
 	}
 	if !info.Created.Equal(in.made) { // what is in hand has the numbers of another
 		in.made = info.Created
@@ -296,11 +297,11 @@ func (in *intake) arrived(m *client.Msg) (gap bool) {
 // quiet waits until all that the server has delivered is here, for a while: what is
 // on its way when the subscription ends gets lost in the server, and is delivered
 // again only after the consumer's ack_wait.
-func (in *intake) quiet() {
+func (in *intake) quiet(ctx context.Context) {
 	if in.r.options.Shared {
 		return // what others have can't be told from what is on its way
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	for in.pull.left > 0 {
 		info, err := in.consumer.Info(ctx)

@@ -38,9 +38,10 @@
 // # Destination
 //
 // With JetStream a message is delivered when the stream has confirmed it. Its
-// Nats-Msg-Id is route, binding and the delivery's deduplication ID: for a repeat
-// within the stream's duplicate window the stream answers that it is one, and that is
-// a delivery; two bindings that publish to one stream do not swallow each other's.
+// Nats-Msg-Id is route, binding, the delivery's deduplication ID and a digest of the
+// content: for a repeat within the stream's duplicate window the stream answers that
+// it is one, and that is a delivery. Neither another binding's copy in the same stream
+// nor another message under the same ID is one.
 // Without JetStream a message is delivered when the server has read it: whoever
 // subscribes gets it at most once, and nobody gets it who is not there.
 //

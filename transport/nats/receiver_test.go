@@ -266,6 +266,27 @@ func TestAConsumerThatIsDeletedGoesOnWhereItWas(t *testing.T) {
 	o.await(t, numbers(0, 40))
 }
 
+func TestAConsumerThatIsDeletedBeforeItsFirstMessage(t *testing.T) {
+	b := startBroker(t, nil)
+	_, js := dial(t, b.url())
+	makeStream(t, js, "S", nil)
+	publish(t, js, "S.x", 0, 5)
+	r := options()
+	r.Start = "new"
+	o := &outbox{}
+	receive(t, connect(t, b.url(), nil), o, r)
+	made := func() bool { // with a request that stands
+		c, err := js.Consumer(t.Context(), "S", "c")
+		return err == nil && c.CachedInfo().NumWaiting > 0
+	}
+	eventually(t, "the consumer", made)
+	if err := js.DeleteConsumer(t.Context(), "S", "c"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "S.x", 5, 10)
+	o.await(t, numbers(5, 10))
+}
+
 func TestAStreamThatIsMadeAnewIsConsumedFromItsBeginning(t *testing.T) {
 	b := startBroker(t, nil)
 	_, js := dial(t, b.url())

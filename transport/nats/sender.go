@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -133,7 +134,7 @@ func (s *Sender) message(d *gobridge.Delivery) (*client.Msg, error) {
 		}
 	}
 	if !o.Core {
-		m.Header[msgID] = []string{percent.Encode(d.Route, "/") + "/" + percent.Encode(d.Binding, "/") + "/" + percent.Encode(d.DedupeID(), "")}
+		m.Header[msgID] = []string{repeatID(d)}
 		if o.Stream != "" {
 			m.Header[expectedStream] = []string{o.Stream}
 		}
@@ -146,6 +147,14 @@ func (s *Sender) message(d *gobridge.Delivery) (*client.Msg, error) {
 		return nil, fmt.Errorf("it has %d bytes with its headers; the server takes %d (max_payload)", size, most)
 	}
 	return m, nil
+}
+
+// repeatID is what a stream knows a repetition by. What differs in anything but the
+// attempt is no repetition: another destination's copy, a redrive, and a message to
+// which some producer gave the same ID.
+func repeatID(d *gobridge.Delivery) string {
+	hash := messaging.ContentHash(&d.Envelope)
+	return d.Route + "/" + d.Binding + "/" + percent.Encode(d.DedupeID(), "/") + "/" + hex.EncodeToString(hash[:8])
 }
 
 // where is what errors call the destination.

@@ -116,6 +116,7 @@ func TestRepeatsAndOthers(t *testing.T) {
 		{delivery("two", "id", "p"), 2}, // another destination's
 		{redriven, 3},
 		{redriven, 3},
+		{delivery("one", "id", "another message"), 4},
 	} {
 		if _, err := send(t, s, c.d); err != nil {
 			t.Fatal(err)
