@@ -34,6 +34,7 @@ func (d *decoder) check(c *Config) {
 	d.checkKafka(c)
 	d.checkMQTT(c)
 	d.checkNATS(c)
+	d.checkAMQP(c)
 	d.checkAWS(c)
 	d.checkFiles(c)
 	d.checkNames(c)

@@ -77,8 +77,7 @@ stop | kill)
 	down "\$process"
 	rm -f "$dir/log/node.log" ;;
 block) $bin/rabbitmqctl -q set_vm_memory_high_watermark absolute 1 ;;
-undepth) $bin/rabbitmqctl -q list_queues --no-table-headers name messages | awk -v queue="\$2" '\$1 == queue { print \$2 }' ;;
-block) $bin/rabbitmqctl -q set_vm_memory_high_watermark 0.4 ;;
+unblock) $bin/rabbitmqctl -q set_vm_memory_high_watermark 0.4 ;;
 *) echo "amqp-live: \$1?" >&2; exit 2 ;;
 esac
 EOF

@@ -152,5 +152,5 @@ func explainLogin(err error, host string) error {
 	case errors.Is(err, amqp091.ErrVhost):
 		return fmt.Errorf("log in: the connection ended while virtual host %q was opened", host)
 	}
-	return fmt.Errorf("log in: %w", err)
+	return fmt.Errorf("log in: %w", explain(err))
 }

@@ -70,7 +70,7 @@ func (f *flight) overdue(ctx context.Context) error {
 // the sender publishes nothing before this one can't become visible any more.
 func (f *flight) abandon(ctx context.Context) []error {
 	s := f.sender
-	s.lingering.Add(1)
+	first := s.lingering.Add(1) == 1
 	late := f.overdue(ctx)
 	f.mu.Lock()
 	out := slices.Clone(f.errs)
@@ -80,7 +80,9 @@ func (f *flight) abandon(ctx context.Context) []error {
 			out[i] = late
 		}
 	}
-	s.log.Warn("the broker does not answer; nothing more is published before it does", "error", late.Error())
+	if first {
+		s.log.Warn("the broker does not answer; nothing more is published before it does", "error", late.Error())
+	}
 	if !s.conn.start(func() {
 		defer s.lingering.Add(-1)
 		f.linger()

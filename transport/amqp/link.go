@@ -16,7 +16,7 @@ import (
 // Waits between two tries to connect, and how long the goodbye may take.
 const (
 	minRetryWait = 100 * time.Millisecond
-	maxRetryWait = 10 * time.Second
+	maxRetryWait = 5 * time.Second
 	closeWait    = time.Second
 )
 
@@ -139,7 +139,7 @@ func (s *session) watch(log *slog.Logger, purpose string) {
 			}
 		case err, told := <-s.closes:
 			if told {
-				log.Warn("the connection to the broker ended", "address", s.address, "purpose", purpose, "error", err.Error())
+				log.Warn("the connection to the broker ended", "address", s.address, "purpose", purpose, "error", explain(err).Error())
 			}
 			return
 		}

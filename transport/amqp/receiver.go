@@ -20,6 +20,9 @@ const (
 	maxPrefetch     = 65535
 )
 
+// slowAnswer is after what time a server that does not answer is spoken of.
+const slowAnswer = 15 * time.Second
+
 // ReceiverOptions configure a [Receiver]. Queue is required.
 type ReceiverOptions struct {
 	// Queue is the queue to consume.
@@ -152,6 +155,10 @@ func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool,
 
 // open opens a channel and consumes.
 func (r *Receiver) open(s *session) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
+	// A queue without a leader leaves questions open until it has one.
+	defer time.AfterFunc(slowAnswer, func() {
+		r.log.Warn("the broker has not answered yet; the queue may have no leader", "address", s.address, "after", slowAnswer)
+	}).Stop()
 	ch, err := s.amqp.Channel()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a channel: %w", explain(err))
