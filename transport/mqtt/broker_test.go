@@ -114,8 +114,8 @@ func (b *broker) set(f func()) {
 	f()
 }
 
-// left is how many messages a client has not acknowledged.
-func (b *broker) left(client string) int {
+// left is how many messages the client has not acknowledged.
+func (b *broker) left() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sessions[client]
@@ -125,8 +125,8 @@ func (b *broker) left(client string) int {
 	return len(s.waiting) + len(s.inflight)
 }
 
-// subscribed reports whether a client has a subscription.
-func (b *broker) subscribed(client string) bool {
+// subscribed reports whether the client has a subscription.
+func (b *broker) subscribed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sessions[client]

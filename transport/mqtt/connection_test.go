@@ -89,7 +89,7 @@ func TestCredentials(t *testing.T) {
 	(&collector{}).run(t, receiver(t, c))
 	eventually(t, "a refusal", func() bool { return j.has("bad user name or password (0x86)") })
 	write("new-hunter2")
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	if j.has("hunter2") {
 		t.Error("a password is in the log")
 	}

@@ -109,7 +109,7 @@ func (o *other) received() []*packets.Publish {
 }
 
 // place is a topic of the test's own.
-func place(t testing.TB) string { return "test/" + messaging.NewID() + "/x" }
+func place() string { return "test/" + messaging.NewID() + "/x" }
 
 func TestLiveReceiver(t *testing.T) {
 	address := live(t)
@@ -118,7 +118,7 @@ func TestLiveReceiver(t *testing.T) {
 
 func liveSource(t testing.TB, address string) transporttest.Source {
 	proxy := through(t, address)
-	topic, id := place(t), "live-"+messaging.NewID()
+	topic, id := place(), "live-"+messaging.NewID()
 	change := func(o *mqtt.ReceiverOptions) { o.ClientID, o.Topics = id, []string{topic} }
 	establish(t, receiver(t, open(t, "mqtt://"+address), change), another(t, address), topic)
 	producer := another(t, address)
@@ -176,7 +176,7 @@ func TestLiveSender(t *testing.T) {
 
 func liveDestination(t testing.TB, address string) transporttest.Destination {
 	proxy := through(t, address)
-	topic := place(t)
+	topic := place()
 	consumer := another(t, address, topic)
 	s := sender(t, open(t, "mqtt://"+proxy.Addr()), func(o *mqtt.SenderOptions) { o.Topic = topic })
 	return transporttest.Destination{
@@ -204,7 +204,7 @@ func liveDestination(t testing.TB, address string) transporttest.Destination {
 // connections: what was acknowledged to the producer arrives, in order.
 func TestLiveRestart(t *testing.T) {
 	address := live(t)
-	in, id := place(t), "live-"+messaging.NewID()
+	in, id := place(), "live-"+messaging.NewID()
 	change := func(o *mqtt.ReceiverOptions) { o.ClientID, o.Topics = id, []string{in} }
 	establish(t, receiver(t, open(t, "mqtt://"+address), change), another(t, address), in)
 
@@ -293,7 +293,7 @@ func TestLiveRefusals(t *testing.T) {
 		defer cancel()
 		return s.Send(ctx, []gobridge.Delivery{{Envelope: e, Attempt: 1}})[0]
 	}
-	topic := place(t)
+	topic := place()
 	for _, one := range []struct {
 		name  string
 		topic string
@@ -341,7 +341,7 @@ func TestLiveForbidden(t *testing.T) {
 // TestLiveOddText publishes what MQTT can carry at its limits.
 func TestLiveOddText(t *testing.T) {
 	address := live(t)
-	topic := place(t)
+	topic := place()
 	consumer := another(t, address, topic)
 	s := sender(t, open(t, "mqtt://"+address), func(o *mqtt.SenderOptions) { o.Topic = topic })
 	e := messaging.Envelope{ID: "odd", OrderingKey: "ключ\u2028", Payload: []byte{0, 255}, Headers: messaging.Headers{

@@ -31,8 +31,8 @@ var protocol = mapping.Protocol{Carries: carries}
 
 func carries(name, value string) bool {
 	switch name {
-	case headerResponseTopic, headerCorrelation, headerFormat, headerRetained, headerSubject:
-		return true // they have their places, or stay behind
+	case headerResponseTopic, headerCorrelation, headerFormat, headerRetained:
+		return true // they have their places
 	}
 	return checkText(name) == nil && checkText(value) == nil
 }
@@ -192,7 +192,7 @@ func place(p *packets.Publish, pair mapping.Pair) (bool, error) {
 		if one := byte(1); pair.Value == formatUTF8 && utf8.Valid(p.Payload) {
 			p.Properties.PayloadFormat = &one
 		}
-	case headerRetained, headerSubject:
+	case headerRetained: // of the message as it came; what goes out is retained by an option
 	default:
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -92,7 +93,7 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 	handing := make(chan struct{})
 	go func() {
 		defer close(handing)
-		if err := hand(ctx, session, take); err != nil {
+		if err := hand(ctx, session, take, log); err != nil {
 			stop(err)
 		}
 	}()
@@ -108,7 +109,7 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 var errTake = errors.New("mqtt: take failed")
 
 // hand hands over what has come, one batch after the other.
-func hand(ctx context.Context, session *incoming, take gobridge.Take) error {
+func hand(ctx context.Context, session *incoming, take gobridge.Take, log *slog.Logger) error {
 	for {
 		batch := session.gather()
 		if batch == nil {
@@ -125,6 +126,9 @@ func hand(ctx context.Context, session *incoming, take gobridge.Take) error {
 			return fmt.Errorf("%w: %w", errTake, err)
 		}
 		session.done(batch)
+		if n := session.drops(); n > 0 {
+			log.Warn("messages of QoS 0 came while there was no room, and are lost", "count", n)
+		}
 	}
 }
 
@@ -159,9 +163,6 @@ func (r *Receiver) keep(ctx context.Context, session *incoming, handing <-chan s
 			if tries.failures == thrownOut {
 				log.Warn("connections keep ending as soon as they stand; so they do when another client has the same client ID")
 			}
-		}
-		if n := session.drops(); n > 0 {
-			log.Warn("messages of QoS 0 came while there was no room, and are lost", "count", n)
 		}
 		if !pause(ctx, wait) {
 			return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +51,7 @@ func nameless(n int, qos byte) []*packets.Publish {
 func started(t *testing.T, b *broker, k *collector, change ...func(*mqtt.ReceiverOptions)) (stop func()) {
 	t.Helper()
 	stop = k.run(t, receiver(t, open(t, b.url()), change...))
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	return stop
 }
 
@@ -66,7 +67,7 @@ func TestRepeatsWithinASession(t *testing.T) {
 		k := &collector{gate: make(chan struct{})}
 		started(t, b, k, func(o *mqtt.ReceiverOptions) { o.QoS = qos })
 		b.publish(nameless(50, qos)...)
-		eventually(t, "all on their way", func() bool { return b.left(client) == 50 })
+		eventually(t, "all on their way", func() bool { return b.left() == 50 })
 		for range 3 {
 			before := b.connected()
 			b.cut()
@@ -74,7 +75,7 @@ func TestRepeatsWithinASession(t *testing.T) {
 		}
 		close(k.gate)
 		k.await(t, "all messages", count(50))
-		eventually(t, "the acknowledgement of all", func() bool { return b.left(client) == 0 })
+		eventually(t, "the acknowledgement of all", func() bool { return b.left() == 0 })
 		ids := map[string]bool{}
 		for i, in := range k.all() {
 			if string(in.Envelope.Payload) != fmt.Sprint(i) {
@@ -96,7 +97,7 @@ func TestAnotherMessageUnderTheSamePacketIdentifier(t *testing.T) {
 	same := asPublished(messaging.Envelope{Payload: []byte("21.5")}, "in/x", 1)
 	b.publish(same)
 	k.await(t, "the first", count(1))
-	eventually(t, "its acknowledgement", func() bool { return b.left(client) == 0 })
+	eventually(t, "its acknowledgement", func() bool { return b.left() == 0 })
 	b.set(func() {
 		// The second is on its way under the first one's identifier when the
 		// connection breaks, and nothing of it has come.
@@ -112,7 +113,7 @@ func TestAnotherMessageUnderTheSamePacketIdentifier(t *testing.T) {
 	if all := k.all(); all[0].Envelope.ID == all[1].Envelope.ID {
 		t.Error("two messages have one ID: the second would be taken for a duplicate")
 	}
-	eventually(t, "its acknowledgement", func() bool { return b.left(client) == 0 })
+	eventually(t, "its acknowledgement", func() bool { return b.left() == 0 })
 }
 
 // TestAfterARestartRepeatsAreNew: so the documentation has it.
@@ -121,7 +122,7 @@ func TestAfterARestartRepeatsAreNew(t *testing.T) {
 	first := &collector{gate: make(chan struct{})}
 	stop := started(t, b, first)
 	b.publish(nameless(1, 1)...)
-	eventually(t, "a message on its way", func() bool { return b.left(client) == 1 })
+	eventually(t, "a message on its way", func() bool { return b.left() == 1 })
 	stop()
 	second := &collector{}
 	second.run(t, receiver(t, open(t, b.url())))
@@ -163,19 +164,19 @@ func TestForgottenSession(t *testing.T) {
 	j := &journal{}
 	k := &collector{gate: make(chan struct{})}
 	k.run(t, receiver(t, open(t, b.url(), j.keep)))
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	b.publish(nameless(3, 1)...)
-	eventually(t, "all on their way", func() bool { return b.left(client) == 3 })
+	eventually(t, "all on their way", func() bool { return b.left() == 3 })
 	before := b.connected()
 	b.set(func() { b.forgets = true })
 	b.cut()
-	eventually(t, "another subscription", func() bool { return b.connected() > before && b.subscribed(client) })
+	eventually(t, "another subscription", func() bool { return b.connected() > before && b.subscribed() })
 	close(k.gate)
 	b.publish(asPublished(messaging.Envelope{Payload: []byte("after")}, "in/x", 1))
 	k.await(t, "what came before and after", func(all []gobridge.Incoming) bool {
 		return len(all) > 0 && string(all[len(all)-1].Envelope.Payload) == "after"
 	})
-	eventually(t, "the acknowledgement of all", func() bool { return b.left(client) == 0 })
+	eventually(t, "the acknowledgement of all", func() bool { return b.left() == 0 })
 	if !j.has("the broker has forgotten the session") {
 		t.Error("it is not said that the session was lost")
 	}
@@ -186,7 +187,7 @@ func TestTakenOver(t *testing.T) {
 	b := newBroker(t)
 	j := &journal{}
 	(&collector{}).run(t, receiver(t, open(t, b.url(), j.keep)))
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	second := &collector{}
 	second.run(t, receiver(t, open(t, b.url())))
 	eventually(t, "word of it", func() bool { return j.has("another client has connected under this client ID") })
@@ -235,7 +236,7 @@ func TestConnectLeavesNothing(t *testing.T) {
 	if err != nil || !strings.Contains(said, "takes in/# shared by group group") {
 		t.Errorf("%q, %v", said, err)
 	}
-	if b.connected() != 2 || b.left(client) != 0 {
+	if b.connected() != 2 || b.left() != 0 {
 		t.Errorf("%d connections", b.connected())
 	}
 	b.set(func() {
@@ -262,7 +263,7 @@ func TestShared(t *testing.T) {
 	}
 	k := &collector{}
 	k.run(t, r)
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	b.set(func() {
 		if _, there := b.sessions[client].filters["$share/g/in/#"]; !there {
 			t.Errorf("subscriptions %v, want $share/g/in/#", b.sessions[client].filters)
@@ -311,10 +312,32 @@ func TestStrangeTopic(t *testing.T) {
 	k := &collector{}
 	k.run(t, receiver(t, open(t, b.url(), j.keep)))
 	b.publish(asPublished(messaging.Envelope{Payload: []byte("old")}, "old/x", 1))
-	eventually(t, "the acknowledgement", func() bool { return b.left(client) == 0 })
+	eventually(t, "the acknowledgement", func() bool { return b.left() == 0 })
 	eventually(t, "word of it", func() bool { return j.has("topic=old/x") })
 	if n := len(k.all()); n != 0 {
 		t.Errorf("%d messages were handed over", n)
+	}
+}
+
+// TestUnconfirmedWithoutRoom: messages of QoS 0 that find no room are lost, and it is
+// said how many.
+func TestUnconfirmedWithoutRoom(t *testing.T) {
+	b := newBroker(t)
+	j := &journal{}
+	k := &collector{gate: make(chan struct{})}
+	k.run(t, receiver(t, open(t, b.url(), j.keep), func(o *mqtt.ReceiverOptions) { o.ReceiveMaximum = 5 }))
+	eventually(t, "a subscription", b.subscribed)
+	before := b.sent()
+	b.publish(nameless(100, 0)...)
+	b.publish(asPublished(messaging.Envelope{Payload: []byte("last")}, "in/x", 1))
+	eventually(t, "all sent", func() bool { return b.sent() >= before+101 })
+	close(k.gate)
+	k.await(t, "the one of QoS 1", func(all []gobridge.Incoming) bool {
+		return slices.ContainsFunc(all, func(in gobridge.Incoming) bool { return string(in.Envelope.Payload) == "last" })
+	})
+	eventually(t, "word of the loss", func() bool { return j.has("came while there was no room, and are lost") })
+	if n := len(k.all()); n < 2 || n > 100 {
+		t.Errorf("%d messages, want those for which there was room and the last", n)
 	}
 }
 
@@ -324,7 +347,7 @@ func TestFullOfLargeMessages(t *testing.T) {
 	b := newBroker(t)
 	k := &collector{gate: make(chan struct{})}
 	k.run(t, receiver(t, open(t, b.url(), func(o *mqtt.Options) { o.KeepAlive = 4 * time.Second })))
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	const n = 20
 	payload := make([]byte, 4<<20)
 	for range n {
@@ -390,12 +413,12 @@ func TestTakeThatFails(t *testing.T) {
 	go func() {
 		done <- receiver(t, open(t, b.url())).Receive(t.Context(), func(context.Context, []gobridge.Incoming) error { return fmt.Errorf("no room") })
 	}()
-	eventually(t, "a subscription", func() bool { return b.subscribed(client) })
+	eventually(t, "a subscription", b.subscribed)
 	b.publish(nameless(1, 1)...)
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("Receive: %v", err)
 	}
-	if b.left(client) != 1 {
+	if b.left() != 1 {
 		t.Error("a message that was not stored has been acknowledged")
 	}
 }

@@ -12,8 +12,8 @@ func TestSchedule(t *testing.T) {
 	takenOver := &codeError{code: codeTakenOver}
 	lost := errors.New("lost")
 	var s schedule
-	for i, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 12800, 15000, 15000} {
-		want *= time.Millisecond
+	for i, ms := range []int{100, 200, 400, 800, 1600, 3200, 6400, 12800, 15000, 15000} {
+		want := time.Duration(ms) * time.Millisecond
 		if got := s.failed(); got > want || got < want/2 {
 			t.Errorf("failure %d: %s, want from %s to %s", i+1, got, want/2, want)
 		}
@@ -30,8 +30,8 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("after a short one: %s with %d failures", got, s.failures)
 	}
 	s = schedule{}
-	for i, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
-		want *= time.Second
+	for i, seconds := range []int{5, 10, 20, 40, 60, 60} {
+		want := time.Duration(seconds) * time.Second
 		if got := s.lost(time.Hour, takenOver); got > want || got < want/2 {
 			t.Errorf("taken over for the %d. time: %s, want from %s to %s", i+1, got, want/2, want)
 		}

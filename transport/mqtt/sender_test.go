@@ -88,12 +88,12 @@ func TestDisconnects(t *testing.T) {
 	if outcome, _ := gobridge.Classify(err); outcome != gobridge.OutcomePermanent || !strings.Contains(err.Error(), "packet too large (0x95)") {
 		t.Errorf("alone: %v, outcome %d", err, outcome)
 	}
-	again(t, b, func() []error { return deliver(t, s, messaging.Envelope{ID: "a", Payload: []byte("malformed")}) }, func(errs []error) {
+	again(t, func() []error { return deliver(t, s, messaging.Envelope{ID: "a", Payload: []byte("malformed")}) }, func(errs []error) {
 		if outcome, _ := gobridge.Classify(errs[0]); outcome != gobridge.OutcomeTransient {
 			t.Errorf("malformed: %v, outcome %d", errs[0], outcome)
 		}
 	})
-	again(t, b, func() []error {
+	again(t, func() []error {
 		return deliver(t, s, messaging.Envelope{ID: "a"}, messaging.Envelope{ID: "b", Payload: []byte("bad")})
 	}, func(errs []error) {
 		for i, err := range errs {
@@ -105,7 +105,7 @@ func TestDisconnects(t *testing.T) {
 }
 
 // again repeats a send until there is a connection for it.
-func again(t testing.TB, b *broker, send func() []error, look func([]error)) {
+func again(t testing.TB, send func() []error, look func([]error)) {
 	t.Helper()
 	eventually(t, "a send on a new connection", func() bool {
 		errs := send()

@@ -139,7 +139,7 @@ func source(t testing.TB, qos byte) transporttest.Source {
 			b.publish(bad)
 			return bad.Payload
 		},
-		Left: func(testing.TB) int { return b.left(client) },
+		Left: func(testing.TB) int { return b.left() },
 		Cut:  func(testing.TB) { b.cut() },
 	}
 }
