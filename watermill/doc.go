@@ -6,7 +6,7 @@
 // A [Publisher] is a message.Publisher. When Publish returns nil, all messages of
 // the call are durable in the outbox, and the bridge delivers them afterwards, at
 // least once and in order per ordering key. It takes them through a function
-// ([Outbox]): a route of a bridge by [Into], or the transaction in which a service
+// ([PublishFunc]): a route of a bridge by [Into], or the transaction in which a service
 // writes its own rows, so that row and message are committed together.
 //
 //	Watermill                       gobridge

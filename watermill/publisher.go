@@ -17,7 +17,7 @@ import (
 // ErrClosed is the error of a [Publisher] after Close.
 var ErrClosed = errors.New("publisher closed")
 
-// Outbox makes messages durable in their order, all of them or an error: in a
+// PublishFunc makes messages durable in their order, all of them or an error: in a
 // transaction of the caller's,
 //
 //	func(ctx context.Context, all ...messaging.Envelope) error {
@@ -25,15 +25,15 @@ var ErrClosed = errors.New("publisher closed")
 //	}
 //
 // or by [Into]. A [Publisher] calls it concurrently if it is used so itself.
-type Outbox func(ctx context.Context, envelopes ...messaging.Envelope) error
+type PublishFunc func(ctx context.Context, envelopes ...messaging.Envelope) error
 
 // Route is what [Into] needs of a route: the handle that a bridge gives has it.
 type Route interface {
 	Publish(ctx context.Context, envelopes ...messaging.Envelope) ([]gobridge.Receipt, error)
 }
 
-// Into is the outbox of a route.
-func Into(route Route) Outbox {
+// Into publishes into the outbox of a route.
+func Into(route Route) PublishFunc {
 	return func(ctx context.Context, envelopes ...messaging.Envelope) error {
 		_, err := route.Publish(ctx, envelopes...)
 		return err
@@ -50,7 +50,7 @@ type PublisherOptions struct {
 // Publisher publishes into the outbox. It is a message.Publisher, safe for
 // concurrent use.
 type Publisher struct {
-	outbox  Outbox
+	publish PublishFunc
 	options PublisherOptions
 
 	// mu is held for reading while something is published.
@@ -61,11 +61,11 @@ type Publisher struct {
 var _ message.Publisher = (*Publisher)(nil)
 
 // NewPublisher returns a publisher into the outbox.
-func NewPublisher(outbox Outbox, options PublisherOptions) (*Publisher, error) {
-	if outbox == nil {
+func NewPublisher(publish PublishFunc, options PublisherOptions) (*Publisher, error) {
+	if publish == nil {
 		return nil, errors.New("watermill publisher: no outbox to publish into")
 	}
-	return &Publisher{outbox: outbox, options: options}, nil
+	return &Publisher{publish: publish, options: options}, nil
 }
 
 // Publish makes the messages durable, in one call of the outbox and in their
@@ -92,7 +92,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return fmt.Errorf("publish to %q: message %q: %w", topic, m.UUID, err)
 		}
 	}
-	if err := p.outbox(messages[0].Context(), all...); err != nil {
+	if err := p.publish(messages[0].Context(), all...); err != nil {
 		return fmt.Errorf("publish to %q: %w", topic, err)
 	}
 	return nil

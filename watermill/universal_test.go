@@ -13,18 +13,14 @@ import (
 
 	"gobridge"
 	"gobridge/bridge"
+	"gobridge/store/memory"
 	"gobridge/store/sqlite"
 	mill "gobridge/watermill"
 )
 
-// running runs a bridge with one route, over a database of its own, until the test
-// ends.
-func running(t *testing.T, sender gobridge.Sender) *bridge.RouteHandle {
+// running runs a bridge with one route until the test ends.
+func running(t *testing.T, store gobridge.Store, sender gobridge.Sender) *bridge.RouteHandle {
 	t.Helper()
-	store, err := sqlite.OpenFile(context.Background(), t.TempDir()+"/outbox.db", sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	b, err := bridge.New(store, bridge.Options{
 		Routes: []bridge.Route{{Name: "mill", Bindings: []bridge.Binding{{Name: "out", Sender: sender, Concurrency: 64}}}},
 		Grace:  time.Second,
@@ -42,16 +38,13 @@ func running(t *testing.T, sender gobridge.Sender) *bridge.RouteHandle {
 	t.Cleanup(func() {
 		stop()
 		group.Wait()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	return b.Route("mill")
 }
 
-func publisher(t *testing.T, outbox mill.Outbox, options mill.PublisherOptions) *mill.Publisher {
+func publisher(t *testing.T, publish mill.PublishFunc, options mill.PublisherOptions) *mill.Publisher {
 	t.Helper()
-	p, err := mill.NewPublisher(outbox, options)
+	p, err := mill.NewPublisher(publish, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +63,7 @@ func sender(t *testing.T, p message.Publisher, options mill.SenderOptions) *mill
 // throughOutbox is a Pub/Sub of Watermill with an outbox in it.
 func throughOutbox(t *testing.T) (message.Publisher, message.Subscriber) {
 	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10000, Persistent: true}, watermill.NopLogger{})
-	route := running(t, sender(t, channel, mill.SenderOptions{}))
+	route := running(t, memory.New(memory.Options{}), sender(t, channel, mill.SenderOptions{}))
 	return publisher(t, mill.Into(route), mill.PublisherOptions{}), channel
 }
 
@@ -123,7 +116,16 @@ func ordered(key func(topic string, m *message.Message) string) tests.PubSubCons
 			GoChannel: gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{}),
 			gates:     make(map[string]chan struct{}),
 		}
-		route := running(t, sender(t, channel, mill.SenderOptions{}))
+		store, err := sqlite.OpenFile(context.Background(), t.TempDir()+"/outbox.db", sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // after the bridge
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		route := running(t, store, sender(t, channel, mill.SenderOptions{}))
 		return publisher(t, mill.Into(route), mill.PublisherOptions{OrderingKey: key}), channel
 	}
 }

@@ -105,7 +105,7 @@ func (p Protocol) repeats(attributes Attributes, name string) bool {
 // looksLike returns what a message with the content type and the pairs would be
 // taken for.
 func (p Protocol) looksLike(media string, pairs []Pair) Format {
-	if IsStructured(media) {
+	if isStructured(media) {
 		return Structured
 	}
 	for _, pair := range pairs {
@@ -116,8 +116,8 @@ func (p Protocol) looksLike(media string, pairs []Pair) Format {
 	return Plain
 }
 
-// IsStructured reports whether a content type is that of a CloudEvent in JSON.
-func IsStructured(contentType string) bool { return mediaType(contentType) == structuredCE }
+// isStructured reports whether a content type is that of a CloudEvent in JSON.
+func isStructured(contentType string) bool { return mediaType(contentType) == structuredCE }
 
 // isCE reports whether a content type is that of events, in whatever format.
 func isCE(contentType string) bool { return strings.HasPrefix(mediaType(contentType), anyCE) }

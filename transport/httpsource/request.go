@@ -3,8 +3,10 @@ package httpsource
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,19 +39,14 @@ func (rt *route) read(header http.Header) (request, *problem) {
 	if p != nil {
 		return in, p
 	}
-	if in.mode, p = contentMode(contentType); p != nil {
-		if !in.none {
-			return in, p
-		}
-	}
-	if in.none {
-		in.mode = modeBinary
-	}
-	if in.mode != modeBinary {
-		return in, rt.checkJSON(&in)
-	}
 	var attributes mapping.Attributes
 	if !in.none {
+		if in.mode, p = contentMode(contentType); p != nil {
+			return in, p
+		}
+		if in.mode != modeBinary {
+			return in, rt.checkJSON(&in)
+		}
 		if attributes, p = event(header); p != nil {
 			return in, p
 		}
@@ -88,7 +85,7 @@ func (rt *route) checkJSON(in *request) *problem {
 	if rt.publish == nil {
 		return plainProblem(http.StatusUnsupportedMediaType, "Batches of CloudEvents are not taken here; post each as "+structuredType+".")
 	}
-	for canonical := range in.header {
+	for _, canonical := range slices.Sorted(maps.Keys(in.header)) { // the same one each time
 		if canonical == "Idempotency-Key" || strings.HasPrefix(canonical, ownPrefix) {
 			return invalid(canonical, "says something of one message, and a batch has several; each has its own attributes")
 		}
