@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -128,13 +131,16 @@ func (g *group) settle(sent map[partition]position, r *kmsg.OffsetCommitResponse
 	return errors.Join(errs...)
 }
 
-// fetched looks which of the committed offsets are those of topics that are gone.
+// fetched decides where partitions begin otherwise than at the offset that was
+// committed: where that is of a topic that is gone, and, if the group begins at the
+// end, where there is none.
 func (g *group) fetched(ctx context.Context, client *kgo.Client, r *kmsg.OffsetFetchResponse) error {
 	ids, err := g.topicIDs(ctx, client)
 	if err != nil {
 		return err
 	}
-	stale := map[partition]bool{}
+	starts := map[partition]kgo.Offset{}
+	var without []partition
 	for _, group := range r.Groups {
 		for _, topic := range group.Topics {
 			name := topic.Topic
@@ -144,17 +150,61 @@ func (g *group) fetched(ctx context.Context, client *kgo.Client, r *kmsg.OffsetF
 				}
 			}
 			for _, p := range topic.Partitions {
+				key := partition{name, p.Partition}
 				was, known := topicOf(p.Metadata)
-				if now := ids[name]; known && now != ([16]byte{}) && now != was {
-					stale[partition{name, p.Partition}] = true
+				switch now := ids[name]; {
+				case p.ErrorCode != 0:
+				case p.Offset < 0:
+					without = append(without, key)
+				case known && now != ([16]byte{}) && now != was:
+					g.log.Warn("the committed offset is that of a topic that is gone; the new one is consumed from its beginning",
+						"topic", name, "partition", p.Partition)
+					starts[key] = kgo.NewOffset().AtStart()
 				}
 			}
 		}
 	}
+	var ends map[partition]position
+	if g.fromEnd && len(without) > 0 {
+		if ends, err = g.ends(ctx, client, without, ids); err != nil {
+			return err
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stale = stale
+	for _, p := range without {
+		if end, first := ends[p]; first {
+			starts[p] = kgo.NewOffset().At(end.next.Offset)
+			g.durable[p] = end // committed soon: what comes while nobody runs is not left out
+		}
+	}
+	g.starts = starts
 	return nil
+}
+
+// ends returns where those of the partitions end of whose topics the group has
+// never consumed. A partition that was added to a topic later begins at its start.
+func (g *group) ends(ctx context.Context, client *kgo.Client, all []partition, ids map[string][16]byte) (map[partition]position, error) {
+	admin := kadm.NewClient(client)
+	commits, err := admin.FetchOffsets(ctx, g.name)
+	if err != nil {
+		return nil, err
+	}
+	listed, err := admin.ListCommittedOffsets(ctx, slices.Sorted(maps.Keys(ids))...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[partition]position{}
+	for _, p := range all {
+		end, ok := listed.Lookup(p.topic, p.number)
+		if !ok || end.Err != nil {
+			return nil, fmt.Errorf("the broker does not tell where %s, partition %d, ends (%v)", p.topic, p.number, end.Err) //nolint:errorlint // nil, too
+		}
+		if len(commits[p.topic]) == 0 {
+			out[p] = position{next: kgo.EpochOffset{Epoch: -1, Offset: end.Offset}, topicID: ids[p.topic]}
+		}
+	}
+	return out, nil
 }
 
 // topicOf reads the topic ID out of what is kept with an offset.
@@ -170,18 +220,16 @@ func topicOf(metadata *string) ([16]byte, bool) {
 	return [16]byte(id), true
 }
 
-// adjust begins partitions at their start whose committed offset is none of theirs.
+// adjust begins partitions where fetched has decided.
 func (g *group) adjust(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for p := range g.stale {
+	for p, at := range g.starts {
 		if _, there := offsets[p.topic][p.number]; there {
-			g.log.Warn("the committed offset is that of a topic that is gone; the new one is consumed from its beginning",
-				"topic", p.topic, "partition", p.number)
-			offsets[p.topic][p.number] = kgo.NewOffset().AtStart()
+			offsets[p.topic][p.number] = at
 		}
 	}
-	g.stale = nil
+	g.starts = nil
 	return offsets, nil
 }
 

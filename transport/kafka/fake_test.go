@@ -197,9 +197,10 @@ func record(t testing.TB, topic string, e messaging.Envelope) *kgo.Record {
 	return r
 }
 
-func header(r *kgo.Record, name string) string {
+// idOf is the message's ID, as it stands beside it.
+func idOf(r *kgo.Record) string {
 	for _, h := range r.Headers {
-		if h.Key == name {
+		if h.Key == "gobridge-id" {
 			return string(h.Value)
 		}
 	}

@@ -21,6 +21,8 @@ type partition struct {
 // take that runs, and what is to be committed. The library calls assigned, revoked
 // and lost one at a time, beside hand.
 type group struct {
+	name     string
+	fromEnd  bool
 	take     gobridge.Take
 	patience time.Duration
 	log      *slog.Logger
@@ -29,7 +31,7 @@ type group struct {
 	mine    map[partition]bool
 	running *handover
 	durable map[partition]position
-	stale   map[partition]bool // whose committed offset is that of a topic that is gone
+	starts  map[partition]kgo.Offset // where partitions that were assigned last begin
 
 	committing sync.Mutex // one commit at a time
 	trouble    string     // with the last commit; under committing
@@ -49,9 +51,10 @@ type handover struct {
 	done   chan struct{} // closed when it has ended and what is durable is noted
 }
 
-func newGroup(take gobridge.Take, patience time.Duration, log *slog.Logger) *group {
+func newGroup(r *Receiver, take gobridge.Take) *group {
 	return &group{
-		take: take, patience: patience, log: log,
+		name: r.options.Group, fromEnd: r.options.FromEnd, take: take, patience: r.conn.revoke,
+		log:  r.conn.log.With("group", r.options.Group),
 		mine: map[partition]bool{}, durable: map[partition]position{},
 	}
 }

@@ -46,10 +46,12 @@
 //	MESSAGE_TOO_LARGE, INVALID_RECORD,        permanent, if the record was alone in its
 //	INVALID_TIMESTAMP, RECORD_LIST_TOO_LARGE  batch; otherwise it is sent again alone
 //	INVALID_TOPIC_EXCEPTION                   permanent
+//	UNKNOWN_TOPIC_OR_PARTITION,               the message's own if it gives the topic,
+//	TOPIC_AUTHORIZATION_FAILED                unavailable otherwise
 //	THROTTLING_QUOTA_EXCEEDED                 the broker asks to slow down
-//	no connection, authentication, TLS,       unavailable: it is not the message's
-//	authorization, unknown topic, too few     fault
-//	replicas, storage errors, no answer
+//	no connection, TLS, authentication,       unavailable: it is not the message's
+//	cluster authorization, no leader, too     fault
+//	few replicas, storage errors, no answer
 //	anything else                             transient: it may work later
 package kafka
 

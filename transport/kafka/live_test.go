@@ -228,7 +228,7 @@ func TestLiveSenderConforms(t *testing.T) {
 				var out []messaging.Envelope
 				for _, r := range l.all(t, topic) {
 					e := incoming(r, [16]byte{1}, ByKey).Envelope
-					e.ID = header(r, "gobridge-id")
+					e.ID = idOf(r)
 					out = append(out, e)
 				}
 				return out
@@ -370,7 +370,7 @@ func TestLiveMessageThatIsTooLarge(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range l.all(t, topic) {
-		seen[header(r, "gobridge-id")] = true
+		seen[idOf(r)] = true
 	}
 	if len(seen) != 62 || seen["middle-1"] {
 		t.Errorf("%d messages are there, want 62, without the one that is too large", len(seen))

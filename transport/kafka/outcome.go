@@ -44,9 +44,12 @@ func isAny(err error, targets []error) bool {
 	return false
 }
 
-// outcome says what an answer to a record that was alone in its batch means. The
-// package comment has the table.
-func outcome(topic string, err error) error {
+// itsTopic are the answers that a message deserves which names the topic itself.
+var itsTopic = []error{kerr.UnknownTopicOrPartition, kerr.TopicAuthorizationFailed}
+
+// outcome says what an answer to a record that was alone in its batch means; named
+// says that the message gives the topic. The package comment has the table.
+func outcome(topic string, named bool, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -55,6 +58,8 @@ func outcome(topic string, err error) error {
 	switch {
 	case blamesRecord(err), errors.Is(err, kerr.InvalidTopicException):
 		return gobridge.Permanent(wrapped)
+	case named && isAny(err, itsTopic):
+		return wrapped
 	case errors.Is(err, kerr.ThrottlingQuotaExceeded):
 		return gobridge.RetryAfter(0, wrapped)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):

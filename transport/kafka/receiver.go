@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gobridge"
@@ -41,8 +42,8 @@ type ReceiverOptions struct {
 	// Group is the consumer group, whose members share the partitions, and whose
 	// offsets say what has been consumed.
 	Group string
-	// FromEnd begins a partition for which the group has no offset at its end
-	// instead of its beginning.
+	// FromEnd begins a topic of which the group has no offset at its end, which is
+	// committed then, instead of its beginning.
 	FromEnd bool
 	// Order is what messages must keep their order within.
 	Order Order
@@ -88,7 +89,7 @@ var errRecreated = errors.New("the topic has another ID")
 
 // member takes part in the group until ctx ends or the client can't go on.
 func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
-	g := newGroup(take, r.conn.revoke, r.conn.log.With("group", r.options.Group))
+	g := newGroup(r, take)
 	seen := &watch{}
 	client, err := r.conn.client(false, seen, r.consumer(g)...)
 	if err != nil {
@@ -96,7 +97,10 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 	}
 	var commits sync.WaitGroup
 	within, stop := context.WithCancel(ctx)
-	commits.Go(func() { g.keepCommitting(within, client) })
+	commits.Go(func() {
+		r.lookForTopics(within, client)
+		g.keepCommitting(within, client)
+	})
 	defer func() {
 		stop()
 		commits.Wait()
@@ -135,6 +139,20 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 	return nil
 }
 
+// lookForTopics says which topics are not there: the library waits for them in
+// silence.
+func (r *Receiver) lookForTopics(ctx context.Context, client *kgo.Client) {
+	topics, err := kadm.NewClient(client).ListTopics(ctx, r.options.Topics...)
+	if err != nil {
+		return // polling says so, too
+	}
+	for _, topic := range topics.Sorted() {
+		if topic.Err != nil {
+			r.conn.log.Warn("a topic can't be consumed; the source waits for it", "group", r.options.Group, "topic", topic.Topic, "error", topic.Err)
+		}
+	}
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -146,15 +164,11 @@ func pause(ctx context.Context, d time.Duration) {
 
 // consumer are the client's options.
 func (r *Receiver) consumer(g *group) []kgo.Opt {
-	start := kgo.NewOffset().AtStart()
-	if r.options.FromEnd {
-		start = kgo.NewOffset().AtEnd()
-	}
 	return []kgo.Opt{
 		kgo.ConsumerGroup(r.options.Group),
 		kgo.ConsumeTopics(r.options.Topics...),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
-		kgo.ConsumeStartOffset(start),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), // unless [group.fetched] says otherwise
 		// If the offset that comes next is gone, nothing that is there is left out.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),

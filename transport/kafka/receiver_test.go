@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -166,29 +167,42 @@ func TestWhereConsumingBegins(t *testing.T) {
 	topic := f.topic(t, 1, nil)
 	conn := f.connect(t)
 	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("before")})
-	fromEnd, fromStart := &outbox{}, &outbox{}
-	stop := receive(t, conn, fromEnd, ReceiverOptions{Topics: []string{topic}, Group: "end", FromEnd: true})
-	receive(t, conn, fromStart, ReceiverOptions{Topics: []string{topic}, Group: "start"})
-	eventually(t, "the arrival of what was there", func() bool { return len(fromStart.all()) == 1 })
-	n := 0
-	eventually(t, "the arrival of what came after", func() bool {
-		n++
-		f.produce(t, &kgo.Record{Topic: topic, Value: fmt.Appendf(nil, "after %d", n)})
-		return len(fromEnd.all()) > 0
-	})
-	if slices.Contains(fromEnd.payloads(), "before") {
-		t.Error("a group that begins at the end got what was there before")
+	o := &outbox{}
+	receive(t, conn, o, ReceiverOptions{Topics: []string{topic}, Group: "start"})
+	eventually(t, "the arrival of what was there", func() bool { return len(o.all()) == 1 })
+
+	options := ReceiverOptions{Topics: []string{topic}, Group: "end", FromEnd: true}
+	run := func(want string) {
+		t.Helper()
+		o := &outbox{}
+		stop := receive(t, conn, o, options)
+		eventually(t, "the commit of all", func() bool { return f.left(topic, "end") == 0 })
+		if want != "" {
+			eventually(t, "the arrival of "+want, func() bool { return slices.Contains(o.payloads(), want) })
+		}
+		stop()
+		if slices.Contains(o.payloads(), "before") {
+			t.Error("a group that begins at the end got what was there before")
+		}
 	}
-	eventually(t, "the commit of all", func() bool { return f.left(topic, "end") == 0 })
-	stop()
+	run("")
+	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("while away")})
+	run("while away")
 	// The offset that is next is deleted meanwhile: what is there still comes.
 	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("gone")}, &kgo.Record{Topic: topic, Value: []byte("there")})
 	if err := f.DeleteRecords(topic, 0, f.PartitionInfo(topic, 0).HighWatermark-1); err != nil {
 		t.Fatal(err)
 	}
-	next := &outbox{}
-	receive(t, conn, next, ReceiverOptions{Topics: []string{topic}, Group: "end", FromEnd: true})
-	eventually(t, "the arrival of what is left", func() bool { return slices.Contains(next.payloads(), "there") })
+	run("there")
+	// So does what is in a partition that is added.
+	if _, err := kadm.NewClient(f.direct).CreatePartitions(t.Context(), 1, topic); err != nil {
+		t.Fatal(err)
+	}
+	by := f.past(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err := by.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte("added")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	run("added")
 }
 
 func TestTransactionsThatAreAbortedDoNotArrive(t *testing.T) {
@@ -367,4 +381,39 @@ func TestCommitThatIsOfATopicThatIsGone(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	eventually(t, "the commit of all", func() bool { return f.left(topic, topic) == 0 })
+}
+
+func TestTopicThatComesLater(t *testing.T) {
+	f := startFake(t)
+	there := f.topic(t, 1, nil)
+	f.produce(t, &kgo.Record{Topic: there, Value: []byte("there")})
+	var log lockedBuffer
+	conn := f.connect(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	o := &outbox{}
+	receive(t, conn, o, ReceiverOptions{Topics: []string{there, "comes-later"}, Group: "g"})
+	eventually(t, "the arrival of what is there", func() bool { return len(o.all()) == 1 })
+	eventually(t, "word of what is not", func() bool { return strings.Contains(log.String(), "topic=comes-later") })
+	if err := f.CreateTopic("comes-later", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.produce(t, &kgo.Record{Topic: "comes-later", Value: []byte("later")})
+	eventually(t, "the arrival of what came later", func() bool { return slices.Contains(o.payloads(), "later") })
+}
+
+// lockedBuffer is a log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

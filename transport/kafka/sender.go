@@ -157,7 +157,7 @@ func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
 	}
 	for i, r := range records {
 		if r != nil {
-			errs[i] = outcome(r.Topic, errs[i])
+			errs[i] = outcome(r.Topic, s.options.TopicFrom != nil, errs[i])
 		}
 	}
 	return errs
@@ -245,6 +245,7 @@ func (s *Sender) producer(which **producer) (*producer, error) {
 		kgo.ProducerBatchCompression(compressions[s.options.Compression]),
 		kgo.ProducerLinger(0),
 		kgo.RecordRetries(recordRetries),
+		kgo.UnknownTopicRetries(1),
 		// By key as the Java client: murmur2. Without a key, wherever it is quick.
 		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
 	}

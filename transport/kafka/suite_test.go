@@ -61,7 +61,7 @@ func TestSenderConforms(t *testing.T) {
 				var out []messaging.Envelope
 				for _, r := range f.all(t, topic) {
 					e := incoming(r, [16]byte{1}, ByKey).Envelope
-					e.ID = header(r, "gobridge-id")
+					e.ID = idOf(r)
 					out = append(out, e)
 				}
 				return out
