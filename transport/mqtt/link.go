@@ -60,13 +60,12 @@ type link struct {
 
 // terms are what the broker grants (MQTT 5, section 3.2.2.3).
 type terms struct {
-	resumed        bool // it had the session still
-	receiveMaximum int
-	maxPacket      int // bytes; zero when it says nothing
-	maxQoS         byte
-	retains        bool
-	shares         bool
-	expiry         uint32 // of the session, in seconds
+	resumed   bool // it had the session still
+	maxPacket int  // bytes; zero when it says nothing
+	maxQoS    byte
+	retains   bool
+	shares    bool
+	expiry    uint32 // of the session, in seconds
 }
 
 // connect tries the addresses in turn.
@@ -176,15 +175,12 @@ func refused(ack *paho.Connack, err error) error {
 }
 
 func (c *Connection) termsOf(ack *paho.Connack, u user) terms {
-	t := terms{resumed: ack.SessionPresent, receiveMaximum: 65535, maxQoS: 2, retains: true, shares: true, maxPacket: c.options.MaxPacket, expiry: u.expiry}
+	t := terms{resumed: ack.SessionPresent, maxQoS: 2, retains: true, shares: true, maxPacket: c.options.MaxPacket, expiry: u.expiry}
 	p := ack.Properties
 	if p == nil {
 		return t
 	}
 	t.retains, t.shares = p.RetainAvailable, p.SharedSubAvailable
-	if p.ReceiveMaximum != nil {
-		t.receiveMaximum = max(int(*p.ReceiveMaximum), 1)
-	}
 	if p.MaximumPacketSize != nil && (t.maxPacket == 0 || int(*p.MaximumPacketSize) < t.maxPacket) {
 		t.maxPacket = int(*p.MaximumPacketSize)
 	}

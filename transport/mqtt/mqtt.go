@@ -42,7 +42,8 @@
 // nothing is sent again behind the engine's back, and what a broker dislikes of one
 // destination disturbs no other. A client that connects again has the same ID, which
 // ends what is left of the old connection (section 3.1.4) before anything new is
-// taken. So no publish that was given up appears behind a later one of its key.
+// taken. So no publish that was given up appears behind a later one of its key: with
+// QoS 1 it was sent before that one, with QoS 2 its connection is ended.
 // Answers by code are those of the function outcome.
 package mqtt
 

@@ -64,6 +64,9 @@ const silence = 5 * time.Second
 // errSilent: nothing came back in time.
 var errSilent = errors.New("the broker has acknowledged nothing for too long")
 
+// errGivenUp: a send whose time was up left something half done.
+var errGivenUp = errors.New("a message of QoS 2 was given up before the broker had released it")
+
 // publish publishes the packets and waits until ctx ends or the connection does.
 // The answers are the broker's; the error, if any, is what became of the rest, and
 // sent is how many have been sent: those from there on never were.
@@ -88,6 +91,11 @@ func (o *outgoing) publish(ctx context.Context, all []*packets.Publish) (answers
 	defer o.mu.Unlock()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && len(o.flights) > 0 && time.Since(o.quiet) >= silence {
 		o.wire.fail(errSilent)
+	}
+	if ctx.Err() != nil && g.left > 0 && sent > 0 && all[0].QoS == 2 {
+		// The broker may show it only when it is released, which must not be after
+		// what is published next: the end of the session takes it back (section 4.1).
+		o.wire.fail(errGivenUp)
 	}
 	return append([]answer(nil), g.answers...), sent, err
 }

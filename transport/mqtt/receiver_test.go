@@ -292,6 +292,7 @@ func TestRetained(t *testing.T) {
 		if ignore && string(first.Payload) != "0" {
 			t.Errorf("the first is %q, though retained ones are ignored", first.Payload)
 		}
+		eventually(t, "the acknowledgement of all", func() bool { return b.left() == 0 })
 		// A connection of the same session gets none again.
 		before := b.connected()
 		b.cut()

@@ -181,6 +181,21 @@ func TestReceiveMaximumOfTheBroker(t *testing.T) {
 	}
 }
 
+// TestGivenUpWithQoS2: a message that was given up is not released later.
+func TestGivenUpWithQoS2(t *testing.T) {
+	b := newBroker(t)
+	b.onPublish = func(*packets.Publish) verdict { return verdict{silent: true} }
+	s := sender(t, open(t, b.url()), func(o *mqtt.SenderOptions) { o.QoS, o.Timeout = 2, 200*time.Millisecond })
+	if err := deliver(t, s, messaging.Envelope{ID: "a"})[0]; err == nil {
+		t.Fatal("a message that nobody confirmed was delivered")
+	}
+	b.set(func() { b.onPublish = nil })
+	eventually(t, "a send on another connection", func() bool { return deliver(t, s, messaging.Envelope{ID: "b"})[0] == nil })
+	if n := b.connected(); n < 2 {
+		t.Error("the connection was kept, and with it the message")
+	}
+}
+
 // TestSilentToPublishes: a broker that answers pings and no publish is left, once a
 // send has waited for long.
 func TestSilentToPublishes(t *testing.T) {
