@@ -161,7 +161,7 @@ func countOnTable(t *testing.T, processes int) counted {
 			t.Fatal(err)
 		}
 	}
-	const messages, keys = 1280, 64
+	const messages, keys = 800, 64
 	calls.reset()
 	for i := range messages {
 		publish(fmt.Sprint("paced-", i), fmt.Sprint("k", i%keys))
@@ -172,7 +172,7 @@ func countOnTable(t *testing.T, processes int) counted {
 	t.Logf("%d processes, %d messages, one every 10 ms: %s", processes, messages, calls)
 
 	takes.Store(int64(10 * time.Second))
-	for i := range 16 * countedPartitions {
+	for i := range 8 * countedPartitions {
 		publish(fmt.Sprint("burst-", i), fmt.Sprint("b", i))
 	}
 	time.Sleep(5 * time.Second)
