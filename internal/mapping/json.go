@@ -37,7 +37,7 @@ func structure(attributes Attributes, e *messaging.Envelope) ([]byte, error) {
 	}
 	switch {
 	case len(e.Payload) == 0:
-	case e.IsJSON() && bareJSON(e.Payload):
+	case subtypeJSON(e.ContentType) && bareJSON(e.Payload):
 		member(&out, "data")
 		out.Write(e.Payload)
 	default:
