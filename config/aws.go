@@ -29,7 +29,7 @@ type SQSSource struct {
 	Queue             string         `config:"queue,required" example:"orders.fifo" doc:"The queue's name, URL or ARN. With a name or an ARN, its URL is asked for (sqs:GetQueueUrl). A FIFO queue's name ends in .fifo."`
 	VisibilityTimeout Duration       `config:"visibility_timeout" default:"1m" doc:"How long messages stay with a process that died, in whole seconds from 10s to 12h. Those in hand are kept for as long as it takes."`
 	Receivers         int            `config:"receivers" min:"1" max:"64" default:"4" doc:"How many long polls are under way at a time."`
-	Prefetch          int            `config:"prefetch" min:"10" max:"10000" default:"1000" doc:"How many messages are in hand at most: received, and not yet stored and deleted."`
+	Prefetch          int            `config:"prefetch" min:"10" max:"10000" default:"1000" doc:"How many messages are in hand at most: received, and not yet stored and deleted. Never fewer than ten for each receiver."`
 	SNSEnvelopes      string         `config:"sns_envelopes" enum:"unwrap,keep" default:"unwrap" doc:"What becomes of notifications of SNS that come in its envelope of JSON, for a subscription without raw delivery: unwrap takes what is in them, keep takes them as they are."`
 }
 

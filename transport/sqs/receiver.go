@@ -53,7 +53,8 @@ type ReceiverOptions struct {
 	// Visibility is the visibility timeout of what is received, in whole seconds; a
 	// minute when zero. It is extended for as long as a message is in hand.
 	Visibility time.Duration
-	// Prefetch is how many messages are in hand at most; 1,000 when zero.
+	// Prefetch is how many messages are in hand at most, though never fewer than ten
+	// for each receiver; 1,000 when zero.
 	Prefetch int
 	// KeepEnvelopes keeps notifications of SNS as they come; otherwise what is in
 	// them is the message.
@@ -110,6 +111,7 @@ type run struct {
 	gained chan *parcel // received
 	kept   chan *parcel // durable, to be deleted
 	cut    atomic.Bool  // a poll was cut off
+	failed atomic.Int32 // how many pollers failed the last time
 }
 
 // Receive hands over what the queue has until ctx ends.
@@ -161,14 +163,14 @@ func (n *run) poll(ctx, calls context.Context) {
 		}
 		switch {
 		case err == nil:
-			if failures > 0 {
+			if failures > 0 && n.failed.Add(-1) == 0 {
 				n.log.Info("the queue can be received from again")
 			}
 			failures, attempt = 0, messaging.NewID()
 		case ctx.Err() != nil:
 			return
 		default:
-			if failures == 0 {
+			if failures == 0 && n.failed.Add(1) == 1 {
 				n.log.Warn("the queue cannot be received from; it is tried again", "error", err)
 			}
 			pause(ctx, backoff(failures, minPollWait, maxPollWait))
