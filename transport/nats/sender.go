@@ -157,11 +157,6 @@ func repeatID(d *gobridge.Delivery) string {
 	return d.Route + "/" + d.Binding + "/" + percent.Encode(d.DedupeID(), "/") + "/" + hex.EncodeToString(hash[:8])
 }
 
-// where is what errors call the destination.
-func (s *Sender) where(m *client.Msg) string {
-	return "publish to " + shown(m.Subject)
-}
-
 // flight is a message on its way.
 type flight struct {
 	at     int // in the batch
@@ -257,5 +252,8 @@ func (s *Sender) answer(l *link, f *flight, err error) error {
 	if errors.Is(err, client.ErrConnectionClosed) {
 		err = fmt.Errorf("the connection broke before there was an answer: %w", l.reason())
 	}
-	return outcome(fmt.Errorf("%s: %w", s.where(f.msg), err), s.options.SubjectFrom != nil)
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		err = fmt.Errorf("no stream has the subject: %w", err)
+	}
+	return outcome(fmt.Errorf("publish to %s: %w", shown(f.msg.Subject), err), s.options.SubjectFrom != nil)
 }
