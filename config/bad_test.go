@@ -51,7 +51,7 @@ var bad = []struct {
 		"b.yaml:2:10: expected an integer, found a string; at version; write it in decimal digits, without quotes"}},
 	{name: "unknown fields", text: edit("version: 1", "version: 1\nlease_trem: 5s\nextra: {}\nhttp: {lisen: x}\n<<: {}"), schema: true, want: []string{
 		`b.yaml:3:1: unknown field "lease_trem"; did you mean lease_term?`,
-		`b.yaml:4:1: unknown field "extra"; the fields here are version, store, http, connections, admin, routes, parked, repartitioned, log, lease_term and grace`,
+		`b.yaml:4:1: unknown field "extra"; the fields here are version, store, http, connections, telemetry, admin, routes, parked, repartitioned, log, lease_term and grace`,
 		`b.yaml:5:8: unknown field "lisen"; at http; did you mean listen?`,
 		`b.yaml:6:1: unknown field "<<"; merge keys are not supported; write the fields out, or use an alias for a whole value`}},
 	{name: "misspelt required field", text: edit("store:", "stoer:"), schema: true, want: []string{

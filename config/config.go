@@ -23,6 +23,7 @@ type Config struct {
 	Store         Store                 `config:"store,required" doc:"Where the outbox is kept."`
 	HTTP          HTTP                  `config:"http" doc:"The HTTP server that routes with an http source share. It listens only if there is such a route."`
 	Connections   map[string]Connection `config:"connections" keys:"name" doc:"Brokers that sources and destinations share, by name."`
+	Telemetry     *Telemetry            `config:"telemetry" doc:"Where metrics and traces are sent to. Metrics can be scraped at /metrics of the admin listener without it."`
 	Admin         *Admin                `config:"admin" doc:"The listener of the admin API, health, metrics and the web console; none when absent."`
 	Routes        map[string]Route      `config:"routes,required" least:"1" keys:"name" doc:"The routes, by name. A name is part of the identity of stored messages: renaming a route with messages waiting is removing it."`
 	Parked        []RouteOrBinding      `config:"parked" doc:"Routes and bindings that are gone from this file and whose stored messages may wait. Without this, the bridge refuses to start rather than forget them."`

@@ -22,7 +22,7 @@ import (
 var payloadRoles = map[string]admin.Role{"read": admin.RoleRead, "operate": admin.RoleOperate, "nobody": admin.RoleNobody}
 
 // newAdmin makes the admin listener of a configuration, nil if it has none.
-func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, log *slog.Logger) (*admin.Server, error) {
+func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measures, log *slog.Logger) (*admin.Server, error) {
 	a := c.Admin
 	if a == nil {
 		return nil, nil //nolint:nilnil // there may be none
@@ -40,6 +40,9 @@ func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, log *slo
 			return time.Duration(c.Routes[route].Bindings[binding].UnhealthyAfter)
 		},
 		Logger: log,
+	}
+	if m != nil {
+		options.Metrics = m.exporters.Scrape
 	}
 	if a.TLS != nil {
 		options.CertFile, options.KeyFile = a.TLS.Cert, a.TLS.Key

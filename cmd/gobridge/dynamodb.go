@@ -62,7 +62,7 @@ func dynamoDBOptions(c *config.DynamoDB, log *slog.Logger) dynamodb.Options {
 	}
 }
 
-func openDynamoDB(ctx context.Context, c *config.DynamoDB, log *slog.Logger) (openedStore, error) {
+func openDynamoDB(ctx context.Context, c *config.DynamoDB, observer dynamodb.Observer, log *slog.Logger) (openedStore, error) {
 	client, err := newDynamoDB(ctx, c)
 	if err != nil {
 		return nil, err

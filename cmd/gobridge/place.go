@@ -125,7 +125,7 @@ func (p *place) openStore(ctx context.Context, c *config.Config) (openedStore, e
 	case c != nil && c.Store.DynamoDB != nil:
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		store, err := openDynamoDB(ctx, c.Store.DynamoDB, opts.Logger)
+		store, err := openDynamoDB(ctx, c.Store.DynamoDB, nil, opts.Logger)
 		if err != nil {
 			return nil, &unreachable{err}
 		}

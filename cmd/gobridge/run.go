@@ -30,7 +30,12 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 			err = nil
 		}
 	}()
-	store, err := openStore(ctx, c.Store, log)
+	m, err := startMeasures(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closing(err, m) }()
+	store, err := openStore(ctx, c.Store, m, log)
 	if err != nil {
 		return &failure{err}
 	}
@@ -48,7 +53,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	}
 	defer func() { err = closing(err, out) }()
 
-	b, err := bridge.New(store, bridgeOptions(c, out, log))
+	b, err := bridge.New(store, bridgeOptions(c, out, m.Observer(), log))
 	if err != nil {
 		return &failure{err}
 	}
@@ -66,7 +71,10 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	} else if len(unserved) > 0 {
 		return &bridge.UnservedError{Partitions: unserved}
 	}
-	adminServer, err := newAdmin(c, store, b, log)
+	if err := m.watch(store, b); err != nil {
+		return &failure{err}
+	}
+	adminServer, err := newAdmin(c, store, b, m, log)
 	if err != nil {
 		return err
 	}

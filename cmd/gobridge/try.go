@@ -85,7 +85,7 @@ func (p *place) try(ctx context.Context, c *config.Config, route string, e messa
 		defer func() { _ = store.Close() }() // nothing was written
 		known = store
 	}
-	b, err := bridge.New(memory.New(memory.Options{}), bridgeOptions(c, unsent(c), slog.New(slog.DiscardHandler)))
+	b, err := bridge.New(memory.New(memory.Options{}), bridgeOptions(c, unsent(c), nil, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

@@ -39,12 +39,12 @@ type (
 func (memoryStore) Close() error { return nil }
 func (tableStore) Close() error  { return nil }
 
-func openStore(ctx context.Context, c config.Store, log *slog.Logger) (openedStore, error) {
+func openStore(ctx context.Context, c config.Store, m *measures, log *slog.Logger) (openedStore, error) {
 	if c.Memory != nil {
 		return memoryStore{memory.New(memory.Options{Retention: time.Duration(c.Memory.Retention)})}, nil
 	}
 	if c.DynamoDB != nil {
-		return openDynamoDB(ctx, c.DynamoDB, log)
+		return openDynamoDB(ctx, c.DynamoDB, m.Table(), log)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.SQLite.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the store: %w", err)
@@ -194,11 +194,12 @@ var (
 )
 
 // bridgeOptions turns the configuration into the engine's.
-func bridgeOptions(c *config.Config, out *senders, log *slog.Logger) bridge.Options {
+func bridgeOptions(c *config.Config, out *senders, observer bridge.Observer, log *slog.Logger) bridge.Options {
 	options := bridge.Options{
 		LeaseTerm: time.Duration(c.LeaseTerm),
 		Grace:     time.Duration(c.Grace),
 		Removed:   bridge.RemovedRefuse,
+		Observer:  observer,
 		Logger:    log,
 	}
 	for _, p := range c.Parked {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/store/dynamodb"
+	"gobridge/telemetry"
+)
+
+// measures is what a process tells of itself.
+type measures struct {
+	exporters *telemetry.Exporters
+	observer  *telemetry.Observer
+}
+
+// startMeasures makes what the configuration asks for, nil if nobody would see it.
+func startMeasures(ctx context.Context, c *config.Config) (*measures, error) {
+	if c.Admin == nil && c.Telemetry == nil {
+		return nil, nil //nolint:nilnil // there may be none
+	}
+	options := telemetry.Options{Version: version()}
+	if c.Telemetry != nil && c.Telemetry.OTLP != nil {
+		o := c.Telemetry.OTLP
+		options.Endpoint, options.Interval, options.Traces = o.Endpoint.Reveal(), time.Duration(o.Interval), float64(o.Traces)
+		options.Headers = map[string]string{}
+		for name, value := range o.Headers {
+			options.Headers[name] = value.Reveal()
+		}
+	}
+	exporters, err := telemetry.Start(ctx, options)
+	if err != nil {
+		return nil, &failure{err}
+	}
+	observer, err := telemetry.NewObserver(exporters.Meters)
+	if err != nil {
+		return nil, &failure{err}
+	}
+	return &measures{exporters, observer}, nil
+}
+
+// Observer returns what a bridge tells, nil for nobody.
+func (m *measures) Observer() bridge.Observer {
+	if m == nil {
+		return nil
+	}
+	return m.observer
+}
+
+// tableObserver hands on what a DynamoDB store tells.
+type tableObserver struct{ observer *telemetry.Observer }
+
+func (o tableObserver) Observe(e dynamodb.Event) {
+	o.observer.ObserveStore(string(e.Metric), e.Partition, e.Operation, e.Resource, e.Value)
+}
+
+// Table returns what a DynamoDB store tells, nil for nobody.
+func (m *measures) Table() dynamodb.Observer {
+	if m == nil {
+		return nil
+	}
+	return tableObserver{m.observer}
+}
+
+// watch reads the gauges of a store and a bridge from now on.
+func (m *measures) watch(store gobridge.Store, b *bridge.Bridge) error {
+	if m == nil {
+		return nil
+	}
+	_, err := m.observer.Watch(telemetry.Watched{Stats: store.Stats, Controls: store.ListControls, Status: b.Status})
+	return err
+}
+
+// measuresTime bounds the last export.
+const measuresTime = 5 * time.Second
+
+// Close sends what is left.
+func (m *measures) Close() error {
+	if m == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), measuresTime)
+	defer cancel()
+	_ = m.exporters.Shutdown(ctx) // a collector that is away loses figures, no message
+	return nil
+}
