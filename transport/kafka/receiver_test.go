@@ -383,6 +383,21 @@ func TestCommitThatIsOfATopicThatIsGone(t *testing.T) {
 	eventually(t, "the commit of all", func() bool { return f.left(topic, topic) == 0 })
 }
 
+// A receiver ends when it is told to, though nothing passes to the broker and back
+// and what is durable can't be committed.
+func TestEndsWithoutTheBroker(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	conn := f.connect(t)
+	o := &outbox{}
+	stop := receive(t, conn, o, ReceiverOptions{Topics: []string{topic}, Group: topic})
+	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("x")})
+	eventually(t, "an arrival", func() bool { return len(o.all()) == 1 })
+	f.proxy.Stall(true)
+	stop()
+	f.proxy.Stall(false)
+}
+
 func TestTopicThatComesLater(t *testing.T) {
 	f := startFake(t)
 	there := f.topic(t, 1, nil)
