@@ -172,6 +172,9 @@ func (r *Receiver) open(s *session) (*amqp091.Channel, <-chan amqp091.Delivery, 
 			return fail("", err)
 		}
 	}
+	if err := r.alone(ch); err != nil {
+		return fail("", err)
+	}
 	if err := ch.Qos(r.options.Prefetch, 0, false); err != nil {
 		return fail("set the prefetch: ", err)
 	}
@@ -181,6 +184,25 @@ func (r *Receiver) open(s *session) (*amqp091.Channel, <-chan amqp091.Delivery, 
 	}
 	r.log.Info("consuming", "address", s.address)
 	return ch, deliveries, nil
+}
+
+// alone returns an error if the queue has another consumer and is not shared. It may
+// be one of ours whose connection is dead and which the server does not know to be:
+// what that one holds goes back to its place when it goes, and nothing may be taken
+// from behind it.
+func (r *Receiver) alone(ch *amqp091.Channel) error {
+	if r.options.Shared {
+		return nil
+	}
+	state, err := ch.QueueDeclarePassive(r.options.Queue, true, false, false, false, nil)
+	switch {
+	case err != nil:
+		return fmt.Errorf("consume queue %s: %w", r.options.Queue, explain(err))
+	case state.Consumers > 0:
+		return fmt.Errorf("queue %s has %d other consumers, which would break its order; a connection that is dead goes after two heartbeats, and a queue for several consumers needs shared",
+			r.options.Queue, state.Consumers)
+	}
+	return nil
 }
 
 // takeAll takes and acknowledges until ctx or the arrivals end.

@@ -3,6 +3,7 @@ package amqp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -19,12 +20,14 @@ import (
 	"gobridge/transport/amqp"
 )
 
-// each runs a test against the fake, and against a real server if there is one.
+// each runs a test against a real server if there is one (scripts/amqp-live.sh), and
+// the fake otherwise.
 func each(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Run("fake", func(t *testing.T) { test(t, newRig(t, fakeamqp.Options{MaxMessage: 4 << 20})) })
 	if os.Getenv("GOBRIDGE_AMQP_URL") != "" {
 		t.Run("live", func(t *testing.T) { test(t, liveRig(t)) })
+		return
 	}
+	t.Run("fake", func(t *testing.T) { test(t, newRig(t, fakeamqp.Options{MaxMessage: 4 << 20})) })
 }
 
 // outbox takes what a receiver hands over.
@@ -261,7 +264,44 @@ func TestQueueThatComesAndGoes(t *testing.T) {
 	})
 }
 
+// TestQueueThatAnotherHas: another consumer holds the first messages, perhaps one of
+// ours whose connection is dead. Nothing is taken from behind it.
 func TestQueueThatAnotherHas(t *testing.T) {
+	for kind, arguments := range map[string]amqp091.Table{
+		"classic": {}, "quorum": {"x-queue-type": "quorum"}, "single active": {"x-queue-type": "quorum", "x-single-active-consumer": true},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			each(t, func(t *testing.T, r *rig) {
+				q := r.queue(t, arguments)
+				all := make([]amqp091.Publishing, 10)
+				for i := range all {
+					all[i].MessageId = fmt.Sprint(i)
+				}
+				r.put(t, q, all...)
+				ch := r.channel(t)
+				if err := ch.Qos(5, 0, false); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := ch.Consume(q, "", false, false, false, false, nil); err != nil {
+					t.Fatal(err)
+				}
+				var log logs
+				box, _ := receive(t, r.connect(t), amqp.ReceiverOptions{Queue: q, Logger: log.logger()})
+				eventually(t, "the report", func() bool { return log.has("has 1 other consumers") })
+				if err := ch.Close(); err != nil {
+					t.Fatal(err)
+				}
+				for i, in := range box.await(t, 10) {
+					if in.Envelope.ID != fmt.Sprint(i) {
+						t.Errorf("place %d has message %s", i, in.Envelope.ID)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestQueueInExclusiveUse(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		q := r.queue(t, amqp091.Table{})
 		ch := r.channel(t)
@@ -269,7 +309,7 @@ func TestQueueThatAnotherHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log logs
-		box, _ := receive(t, r.connect(t), amqp.ReceiverOptions{Queue: q, Logger: log.logger()})
+		box, _ := receive(t, r.connect(t), amqp.ReceiverOptions{Queue: q, Shared: true, Logger: log.logger()})
 		eventually(t, "the report", func() bool { return log.has("ACCESS_REFUSED") && log.has("exclusive use") })
 		if err := ch.Close(); err != nil {
 			t.Fatal(err)
