@@ -47,6 +47,14 @@ func (s *Store) updateItem(ctx context.Context, c call, in *ddb.UpdateItemInput)
 	return send(ctx, s, c, request{name: "UpdateItem", write: true}, s.api.UpdateItem, in)
 }
 
+// touchItem is updateItem for a renewal: one whose answer comes after the caller's
+// deadline is as good as none, and repeated after that it would only keep others
+// waiting for the lease of a process that does not hear.
+func (s *Store) touchItem(ctx context.Context, c call, in *ddb.UpdateItemInput) (*ddb.UpdateItemOutput, error) {
+	in.TableName, in.ReturnConsumedCapacity = &s.table, capacity
+	return send(ctx, s, c, request{name: "UpdateItem", write: true, casual: true}, s.api.UpdateItem, in)
+}
+
 func (s *Store) deleteItem(ctx context.Context, c call, in *ddb.DeleteItemInput) (*ddb.DeleteItemOutput, error) {
 	in.TableName, in.ReturnConsumedCapacity = &s.table, capacity
 	return send(ctx, s, c, request{name: "DeleteItem", write: true}, s.api.DeleteItem, in)

@@ -106,7 +106,7 @@ func (l *leases) ensureHeart(ctx context.Context, c call) (heart, error) {
 func (l *leases) beat(ctx context.Context, c call, id string) (heart, bool, error) {
 	at := clean(l.store.now())
 	update, beats := "SET #renewed_at = :now ADD #beats :one", "attribute_exists(#PK) AND attribute_not_exists(#stopped)"
-	out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
+	out, err := l.store.touchItem(ctx, c, &ddb.UpdateItemInput{
 		Key: heartKey(id), UpdateExpression: &update, ConditionExpression: &beats,
 		ExpressionAttributeNames: names(update, beats), ExpressionAttributeValues: item{
 			":now": num(nanos(at)), ":one": num(1),
@@ -316,7 +316,7 @@ func (l *leases) renewRow(ctx context.Context, c call, h heart, asked *gobridge.
 		}
 		row.heart = h.id
 		l.attempt(&row)
-		out, err := l.store.updateItem(ctx, c, &ddb.UpdateItemInput{
+		out, err := l.store.touchItem(ctx, c, &ddb.UpdateItemInput{
 			Key: leaseKey(asked.Partition), UpdateExpression: &update, ConditionExpression: &same,
 			ExpressionAttributeNames: names(update, same), ExpressionAttributeValues: values, ReturnValues: types.ReturnValueAllNew,
 		})

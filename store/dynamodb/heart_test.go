@@ -275,6 +275,38 @@ func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
 	})
 }
 
+// TestARenewalEndsWithItsCaller: while all answers are lost, a renewal is not
+// repeated beyond its caller's deadline, for each that arrives keeps the others from
+// taking over from a process that does not hear.
+func TestARenewalEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
+		w.leases = w.db.open(t, nil, nil).Leases()
+		leases := w.renew(w.acquire(0)...)
+		changed := slices.Clone(leases)
+		changed[0].LastError = "claim failed" // renewed by its row
+		for _, asked := range [][]gobridge.Lease{leases, changed} {
+			const deadline = 300 * time.Millisecond
+			began, late := time.Now(), 0
+			w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
+				if time.Since(began) > deadline {
+					late++
+				}
+				return &fakedynamo.Fault{Kind: fakedynamo.CutAfter}
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			if renewed, err := w.leases.Renew(ctx, asked); err == nil {
+				t.Errorf("without an answer %+v was renewed", renewed)
+			}
+			cancel()
+			if late > 0 || time.Since(began) > deadline+time.Millisecond {
+				t.Errorf("%d requests were made after the deadline, and the call ended %s after its beginning", late, time.Since(began))
+			}
+			w.db.server.SetHooks(fakedynamo.Hooks{})
+		}
+	})
+}
+
 // hearts returns the keys of all hearts.
 func (w *leaseWorld) hearts() (out []map[string]types.AttributeValue) {
 	w.Helper()
