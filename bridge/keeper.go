@@ -55,7 +55,12 @@ type keeper struct {
 	member   *gobridge.Lease                       // the slot; nil without
 	changed  chan struct{}                         // has room for one: something has ended, or a lease has changed
 
+	// intake is what tenancies take by; it ends when the others have seen that this
+	// process leaves.
+	intake context.Context
+
 	// Of the looking goroutine. What the leases looked like may be given.
+	others     bool // there are other members
 	sightings  map[gobridge.Partition]sighting
 	tenancies  sync.WaitGroup
 	joined     bool      // it has had a slot
@@ -96,6 +101,9 @@ func (k *keeper) run(ctx context.Context) error {
 	k.changed = make(chan struct{}, 1)
 
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	var endIntake context.CancelFunc
+	k.intake, endIntake = context.WithCancel(context.WithoutCancel(ctx))
+	defer endIntake()
 	var renewer sync.WaitGroup
 	renewer.Go(func() { k.renewAll(work) })
 
@@ -116,6 +124,12 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 	}
 	k.leave(ctx) // first, so that the others look for what is released next
+	if k.others && k.unwatch == nil && !k.once && err == nil {
+		// Nothing tells them: they see it with their next look, and look all the time
+		// from then on. Until then nobody else would deliver.
+		time.Sleep(k.poll())
+	}
+	endIntake()
 	if k.unwatch != nil {
 		k.unwatch()
 	}
@@ -179,6 +193,7 @@ func (k *keeper) step(ctx, work context.Context) (time.Duration, error) {
 	wait, take := k.wanted(v, target)
 	k.takeAll(ctx, call, work, v, take)
 	k.bury(call, v)
+	k.others = !v.alone
 	k.watchOthers(v.alone && k.expecting.IsZero())
 	return wait, nil
 }

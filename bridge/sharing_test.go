@@ -363,11 +363,7 @@ func (c *crowd) shareEvenly() {
 		all = all[1:]
 		had := c.owners()[p.name]
 		p.leave()
-		wait := 50 * time.Millisecond
-		if c.silent {
-			wait += 2 * leaseTerm / 10 // until the next look, or the one after
-		}
-		c.after(wait)
+		c.after(50 * time.Millisecond)
 		c.even(n)
 		if got := c.acquisitions(); got != had {
 			c.Errorf("when a process with %d partitions left, %d moved", had, got)

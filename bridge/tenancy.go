@@ -90,7 +90,7 @@ func (k *keeper) acquire(ctx, call, work context.Context, before gobridge.Lease,
 	}
 	t := &tenancy{lease: lease}
 	t.work, t.cancel = context.WithCancelCause(work)
-	t.intake, t.stop = context.WithCancel(ctx)
+	t.intake, t.stop = context.WithCancel(k.intake)
 	ends := began.Add(k.term - k.margin())
 	t.deadline.Store(&ends)
 	k.mu.Lock()
