@@ -242,9 +242,14 @@ func newBinding(name string, b config.Binding, sender gobridge.Sender) bridge.Bi
 	if b.Filter != nil {
 		out.Filter = b.Filter.Eval
 	}
-	if b.Webhook != nil {
-		// The request has its own end; the engine's is for a sender that forgets it.
+	// A send with an end of its own has it; the engine's is for a sender that forgets it.
+	switch {
+	case b.Webhook != nil:
 		out.Timeout = time.Duration(b.Webhook.Timeout) + sendMargin
+	case b.NATS != nil:
+		out.Timeout = time.Duration(b.NATS.Timeout) + sendMargin
+	case b.MQTT != nil:
+		out.Timeout = time.Duration(b.MQTT.Timeout) + sendMargin
 	}
 	return out
 }
