@@ -40,7 +40,7 @@ type KafkaSource struct {
 	Connection ConnectionName `config:"connection,required" doc:"The connection, by its name."`
 	Topics     []string       `config:"topics,required" least:"1" single:"true" example:"[orders, returns]" doc:"The topic, or a list of them."`
 	Group      string         `config:"group,required" example:"gobridge-orders" doc:"The consumer group, which no other route and nobody else uses. Processes with the same file share its partitions."`
-	Start      string         `config:"start" enum:"earliest,latest" default:"earliest" doc:"Where a partition begins for which the group has no offset: with the first message that is there, or with the next that comes."`
+	Start      string         `config:"start" enum:"earliest,latest" default:"earliest" doc:"Where a topic begins of which the group has no offset: earliest with the first message that is there, latest with the next that comes."`
 	Order      string         `config:"order" enum:"key,partition" default:"key" doc:"What keeps its order: messages with the same key, or everything in a partition, whatever its key. The route's ordering_key takes its place."`
 }
 

@@ -10,14 +10,15 @@
 # in the file that GOBRIDGE_KAFKA_PID names. The command finds the broker in
 # GOBRIDGE_KAFKA_BROKER and its listener with SASL in GOBRIDGE_KAFKA_SASL (user gw,
 # password secret-horse); if the former is set already, nothing is started. Java 17
-# and Maven are installed with apt-get if they are missing.
+# and Maven are installed with apt-get if they are missing. KAFKA_VERSION=3.9.1 takes
+# an older broker.
 set -euo pipefail
 
-VERSION=${KAFKA_VERSION:-3.9.1}
+VERSION=${KAFKA_VERSION:-4.1.0}
 root=$(cd "$(dirname "$0")/.." && pwd)
 lib=$root/.cache/kafka/$VERSION
 
-[ $# -gt 0 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
 if [ -n "${GOBRIDGE_KAFKA_BROKER:-}" ]; then
 	echo "kafka-live: using $GOBRIDGE_KAFKA_BROKER" >&2
 	exec "$@"

@@ -63,8 +63,8 @@ func (g *group) commit(ctx context.Context, client *kgo.Client) {
 	}
 	var failed error
 	client.CommitOffsetsSync(kgo.PreCommitFnContext(ctx, func(r *kmsg.OffsetCommitRequest) error { return g.prepare(r, sent) }), offsets,
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, r *kmsg.OffsetCommitResponse, err error) {
-			failed = g.settle(sent, r, err)
+		func(_ *kgo.Client, asked *kmsg.OffsetCommitRequest, r *kmsg.OffsetCommitResponse, err error) {
+			failed = g.settle(sent, asked, r, err)
 		})
 	switch {
 	case failed == nil:
@@ -105,21 +105,29 @@ func (g *group) prepare(r *kmsg.OffsetCommitRequest, sent map[partition]position
 }
 
 // settle notes what has been committed.
-func (g *group) settle(sent map[partition]position, r *kmsg.OffsetCommitResponse, err error) error {
+func (g *group) settle(sent map[partition]position, asked *kmsg.OffsetCommitRequest, r *kmsg.OffsetCommitResponse, err error) error {
 	if err != nil {
 		if errors.Is(err, errNothing) {
 			return nil
 		}
 		return err
 	}
+	names := map[[16]byte]string{}
+	for _, topic := range asked.Topics {
+		names[topic.TopicID] = topic.Topic
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
 	for _, topic := range r.Topics {
+		name := topic.Topic
+		if name == "" { // as from version 10 on
+			name = names[topic.TopicID]
+		}
 		for _, p := range topic.Partitions {
-			key := partition{topic.Topic, p.Partition}
+			key := partition{name, p.Partition}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				errs = append(errs, fmt.Errorf("%s, partition %d: %w", topic.Topic, p.Partition, err))
+				errs = append(errs, fmt.Errorf("%s, partition %d: %w", name, p.Partition, err))
 				continue
 			}
 			if at, ours := g.durable[key]; ours && at == sent[key] {

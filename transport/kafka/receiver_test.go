@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gobridge"
 	"gobridge/messaging"
@@ -431,4 +433,20 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// What is committed is committed once.
+func TestIdleReceiverCommitsNothing(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	conn := f.connect(t)
+	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("x")})
+	commits := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: topic, Observe: true, Count: -1})
+	stop := receive(t, conn, &outbox{}, ReceiverOptions{Topics: []string{topic}, Group: topic})
+	eventually(t, "the commit", func() bool { return f.left(topic, topic) == 0 })
+	time.Sleep(2 * commitEvery) // for what must not happen
+	stop()
+	if n := commits.Hits(); n != 1 {
+		t.Errorf("%d commits for one message", n)
+	}
 }
