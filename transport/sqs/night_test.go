@@ -92,6 +92,7 @@ func (n night) run(t *testing.T) {
 }
 
 func TestNight(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("in.fifo")
 	s.CreateQueue("out.fifo")

@@ -36,6 +36,7 @@ func publisher(t testing.TB, s *fakeaws.Server, topic string) *sns.Sender {
 
 // What is published comes through a queue as it was, with raw delivery and without.
 func TestFromTopicToQueue(t *testing.T) {
+	t.Parallel()
 	for _, raw := range []bool{false, true} {
 		t.Run(fmt.Sprintf("raw %v", raw), func(t *testing.T) {
 			s := server(t)
@@ -77,6 +78,7 @@ const notified = `{"Type":"Notification","MessageId":"n-1","TopicArn":"arn:aws:s
 	`"MessageAttributes":{"b":{"Type":"Binary","Value":"AAE="},"n":{"Type":"Number","Value":"7"}}}`
 
 func TestNotificationsOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, body string
 		attributes []string

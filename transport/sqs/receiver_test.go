@@ -16,6 +16,7 @@ import (
 )
 
 func TestMessagesOfOthers(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q.fifo")
 	box := &outbox{}
@@ -34,6 +35,7 @@ func TestMessagesOfOthers(t *testing.T) {
 }
 
 func TestWhatIsNoMessageHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q.fifo")
 	for i, attributes := range [][]string{
@@ -59,6 +61,7 @@ func TestWhatIsNoMessageHoldsUpNobody(t *testing.T) {
 // While the outbox does not take them, and their time can't be extended, others
 // take the messages of a group; nothing is stored behind what comes later.
 func TestGroupsThatCannotBeKept(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	address := s.CreateQueue("q.fifo")
 	for i := range 8 {
@@ -103,6 +106,7 @@ func TestGroupsThatCannotBeKept(t *testing.T) {
 }
 
 func TestDeletionsThatFail(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q.fifo")
 	for i := range 10 {
@@ -134,6 +138,7 @@ func TestDeletionsThatFail(t *testing.T) {
 }
 
 func TestWhatIsNotDeletedComesAgainAsADuplicate(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q")
 	id := s.Put("q", "", "", "one")
@@ -157,6 +162,7 @@ func TestWhatIsNotDeletedComesAgainAsADuplicate(t *testing.T) {
 
 // At the end, what is not durable can be had by others at once, in order.
 func TestWhatIsNotDurableIsGivenBack(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q.fifo")
 	for i := range 30 {
@@ -189,6 +195,7 @@ func TestWhatIsNotDurableIsGivenBack(t *testing.T) {
 // Backpressure counts as one receive, however long it lasts: the queue's redrive
 // policy takes nothing away.
 func TestBackpressureIsNoFailedReceive(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q")
 	s.CreateQueue("dead")
@@ -208,6 +215,7 @@ func TestBackpressureIsNoFailedReceive(t *testing.T) {
 }
 
 func TestInHandIsBounded(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.CreateQueue("q")
 	for i := range 500 {
@@ -225,6 +233,7 @@ func TestInHandIsBounded(t *testing.T) {
 }
 
 func TestAQueueThatComesLater(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	box := &outbox{}
 	r := receiver(t, connect(t, s.URL()), sqs.ReceiverOptions{Queue: "later"})

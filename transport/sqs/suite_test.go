@@ -18,6 +18,7 @@ import (
 const visibility = 4 * time.Second
 
 func TestSource(t *testing.T) {
+	t.Parallel()
 	for _, queue := range []string{"orders.fifo", "orders"} {
 		t.Run(queue, func(t *testing.T) {
 			t.Parallel()
@@ -66,6 +67,7 @@ func publish(t testing.TB, s *sqs.Sender, messages []messaging.Envelope) {
 }
 
 func TestSender(t *testing.T) {
+	t.Parallel()
 	for _, queue := range []string{"orders.fifo", "orders"} {
 		t.Run(queue, func(t *testing.T) {
 			t.Parallel()
