@@ -20,8 +20,12 @@ const (
 	maxPrefetch     = 65535
 )
 
-// slowAnswer is after what time a server that does not answer is spoken of.
-const slowAnswer = 15 * time.Second
+// slowAnswer is after what time a server that does not answer is spoken of, remind
+// how often the same failure is.
+const (
+	slowAnswer = 15 * time.Second
+	remind     = time.Minute
+)
 
 // ReceiverOptions configure a [Receiver]. Queue is required.
 type ReceiverOptions struct {
@@ -88,6 +92,8 @@ func (r *Receiver) Solo() bool { return !r.options.Shared }
 
 // Receive implements [gobridge.Receiver].
 func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
+	var said string
+	var saidAt time.Time
 	for failures := 0; ; failures++ {
 		taken, err := r.consume(ctx, take)
 		if ctx.Err() != nil {
@@ -100,7 +106,10 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 			failures = 0
 		}
 		wait := backoff(failures)
-		r.log.Warn("the queue is not consumed; it is tried again", "error", err.Error(), "in", wait)
+		if why := err.Error(); why != said || time.Since(saidAt) > remind {
+			said, saidAt = why, time.Now()
+			r.log.Warn("the queue is not consumed; it is tried again", "error", why, "in", wait)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
