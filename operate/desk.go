@@ -180,6 +180,11 @@ func (d *Desk) Holding(ctx context.Context, t Target, key, id string) ([]gobridg
 	return out, nil
 }
 
+// Controls returns every pause and halt in force, oldest first.
+func (d *Desk) Controls(ctx context.Context) ([]gobridge.Control, error) {
+	return d.store.ListControls(ctx)
+}
+
 // Resume lifts what Holding returns, and fails with [gobridge.ErrNotFound] if
 // that is nothing.
 func (d *Desk) Resume(ctx context.Context, t Target, key, id string, who Who) error {

@@ -336,3 +336,29 @@ func TestExportAndImportResume(t *testing.T) {
 		t.Errorf("a cut line: %v", err)
 	}
 }
+
+func TestStatusCountsWhatWasEverStored(t *testing.T) {
+	w := newWorld(t, memory.Options{}, nil)
+	w.bury(crm, 3)
+	w.persist(message(crm, "a", ""), message(crm, "b", ""))
+	_, err := w.desk.Do(t.Context(), operate.Job{Kind: operate.Redrive, Filter: gobridge.Filter{Partition: crm, EnvelopeID: "d0000"}}, ann, nil)
+	w.must(err)
+	s, err := w.desk.Status(t.Context())
+	w.must(err)
+	if got := s.Bindings[0].Stored; got != 6 {
+		t.Errorf("%d stored; want 5 messages and 1 redriven", got)
+	}
+}
+
+func TestControlsListsPausesAndHalts(t *testing.T) {
+	w := newWorld(t, memory.Options{}, nil)
+	w.persist(message(crm, "a", "k"))
+	w.must(w.desk.Pause(t.Context(), operate.Target{Route: "orders"}, ann))
+	w.now = w.now.Add(time.Second)
+	w.must(w.desk.Halt(t.Context(), operate.Target{Route: "orders", Binding: "crm"}, "k", "", ann))
+	all, err := w.desk.Controls(t.Context())
+	w.must(err)
+	if len(all) != 2 || all[0].Kind != gobridge.Pause || all[1].OrderingKey != "k" || all[1].By != ann.By {
+		t.Errorf("%+v", all)
+	}
+}

@@ -56,6 +56,10 @@ type BindingStatus struct {
 	Claimed   int64 `json:"claimed"`
 	Dead      int64 `json:"dead"`
 	DeadBytes int64 `json:"dead_bytes"`
+	// Stored counts what was ever stored, redriven messages once more each time. It
+	// may skip numbers, and starts anew with another number of partitions: it is for
+	// rates.
+	Stored int64 `json:"stored"`
 	// OldestPending is when the oldest pending record was stored, and how long
 	// ago that is in seconds.
 	OldestPending    time.Time `json:"oldest_pending,omitzero"`
@@ -160,6 +164,7 @@ func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) 
 		out.Claimed += s.Claimed
 		out.Dead += s.Dead
 		out.DeadBytes += s.DeadBytes
+		out.Stored += s.LastSeq
 		if !s.OldestPending.IsZero() && (out.OldestPending.IsZero() || s.OldestPending.Before(out.OldestPending)) {
 			out.OldestPending = s.OldestPending
 		}
