@@ -28,7 +28,8 @@ type group struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	mine    map[partition]bool
+	turns   int               // assignments so far
+	mine    map[partition]int // the turn in which a partition was assigned
 	running *handover
 	durable map[partition]position
 	starts  map[partition]kgo.Offset // where partitions that were assigned last begin
@@ -55,14 +56,22 @@ func newGroup(r *Receiver, take gobridge.Take) *group {
 	return &group{
 		name: r.options.Group, fromEnd: r.options.FromEnd, take: take, patience: r.conn.revoke,
 		log:  r.conn.log.With("group", r.options.Group),
-		mine: map[partition]bool{}, durable: map[partition]position{},
+		mine: map[partition]int{}, durable: map[partition]position{},
 	}
 }
 
 func (g *group) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	each(all, func(p partition) { g.mine[p] = true })
+	g.turns++
+	each(all, func(p partition) { g.mine[p] = g.turns })
+}
+
+// turn is that in which the partition was assigned, 0 if this member has not got it.
+func (g *group) turn(p partition) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mine[p]
 }
 
 // revoked gives partitions back: with what is durable committed, and nothing else.
@@ -177,14 +186,16 @@ func (g *group) run(ctx context.Context, run *handover, batch []message) error {
 	return err
 }
 
-// begin registers a take of those messages whose partitions this member has.
+// begin registers a take of those messages whose partitions this member still has. A
+// partition that went and came back is not still there: it begins anew, and what was
+// left out in between would be overtaken.
 func (g *group) begin(ctx context.Context, part []message) ([]message, *handover, context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	batch := make([]message, 0, len(part))
 	of := map[partition]bool{}
 	for _, m := range part {
-		if g.mine[m.from] {
+		if g.mine[m.from] == m.turn {
 			batch = append(batch, m)
 			of[m.from] = true
 		}

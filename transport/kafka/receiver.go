@@ -21,7 +21,7 @@ const (
 	// A batch that is larger comes all the same.
 	fetchBytes          = 4 << 20
 	fetchPartitionBytes = 1 << 20
-	fetchBrokers        = 4
+	fetchBrokers        = 10
 	// fetchWait is how long a broker waits for something to answer a fetch with. A
 	// partition that joins meanwhile waits along.
 	fetchWait = 500 * time.Millisecond
@@ -109,10 +109,11 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 	trouble := ""
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, takeRecords)
+		batch := r.messages(g, fetches)
+		client.AllowRebalance() // no partition went or came since they were polled
 		if ctx.Err() != nil {
 			return nil
 		}
-		batch := r.messages(fetches)
 		if err := g.hand(ctx, batch); err != nil {
 			return nil // it is that of ctx
 		}
@@ -176,6 +177,7 @@ func (r *Receiver) consumer(g *group) []kgo.Opt {
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.MaxConcurrentFetches(fetchBrokers),
+		kgo.BlockRebalanceOnPoll(),
 		kgo.DisableAutoCommit(), // [group.commit] does it
 		kgo.OnPartitionsAssigned(g.assigned),
 		kgo.OnPartitionsRevoked(g.revoked),
@@ -196,20 +198,29 @@ func leave(ctx context.Context, client *kgo.Client) {
 // message is what becomes of a record.
 type message struct {
 	from  partition
+	turn  int      // in which the partition was assigned
 	after position // how far the partition is durable once it is
 	in    gobridge.Incoming
 }
 
-// messages makes messages of what was fetched, those of a partition in their order.
-func (r *Receiver) messages(fetches kgo.Fetches) []message {
+// messages makes messages of what was fetched of this member's partitions, those of
+// each in their order.
+func (r *Receiver) messages(g *group, fetches kgo.Fetches) []message {
 	out := make([]message, 0, fetches.NumRecords())
 	fetches.EachTopic(func(t kgo.FetchTopic) {
-		t.EachRecord(func(record *kgo.Record) {
-			out = append(out, message{
-				from:  partition{record.Topic, record.Partition},
-				after: position{next: kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}, topicID: t.TopicID},
-				in:    incoming(record, t.TopicID, r.options.Order),
-			})
+		t.EachPartition(func(p kgo.FetchPartition) {
+			from := partition{t.Topic, p.Partition}
+			turn := g.turn(from)
+			if turn == 0 {
+				return // it has gone to another member
+			}
+			for _, record := range p.Records {
+				out = append(out, message{
+					from: from, turn: turn,
+					after: position{next: kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}, topicID: t.TopicID},
+					in:    incoming(record, t.TopicID, r.options.Order),
+				})
+			}
 		})
 	})
 	return out

@@ -435,6 +435,41 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// A partition that went to another member and came back begins anew. What had been
+// polled of it before must not be handed over any more: some of it was left out.
+func TestPartitionThatGoesAndComesBack(t *testing.T) {
+	f := startFake(t)
+	r, err := f.connect(t).Receiver(ReceiverOptions{Topics: []string{"t"}, Group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &outbox{}
+	g := newGroup(r, o.take)
+	all := map[string][]int32{"t": {0, 1}}
+	g.assigned(t.Context(), nil, all)
+	var fetched kgo.Fetches
+	for n := range int32(2) {
+		fetched = append(fetched, kgo.Fetch{Topics: []kgo.FetchTopic{{Topic: "t", Partitions: []kgo.FetchPartition{
+			{Partition: n, Records: []*kgo.Record{{Topic: "t", Partition: n, Value: fmt.Append(nil, n)}}},
+		}}}})
+	}
+	if n := len(r.messages(newGroup(r, o.take), fetched)); n != 0 {
+		t.Errorf("%d messages of partitions that are another member's", n)
+	}
+	batch := r.messages(g, fetched)
+	g.withdraw(map[string][]int32{"t": {0}}, 0)
+	g.assigned(t.Context(), nil, map[string][]int32{"t": {0}})
+	if err := g.hand(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.payloads(); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("got %q, want what is of the partition that stayed", got)
+	}
+	if _, there := g.durable[partition{"t", 0}]; there {
+		t.Error("an offset would be committed that is none of this assignment's")
+	}
+}
+
 // What is committed is committed once.
 func TestIdleReceiverCommitsNothing(t *testing.T) {
 	f := startFake(t)
