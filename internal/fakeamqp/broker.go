@@ -242,3 +242,33 @@ func (b *Broker) CloseChannels(code uint16, text string) {
 		}
 	}
 }
+
+// Freeze makes the broker do nothing about what comes on the channels that are open
+// now, as for a queue without a leader; other channels go on. Thaw ends it, and does
+// all that has come meanwhile.
+func (b *Broker) Freeze() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		for _, ch := range c.channels {
+			ch.frozen = true
+		}
+	}
+}
+
+// Thaw ends Freeze.
+func (b *Broker) Thaw() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		for _, ch := range c.channels {
+			kept := ch.kept
+			ch.frozen, ch.kept = false, nil
+			for _, f := range kept {
+				if c.channels[ch.number] == ch {
+					ch.frame(f.typ, f.payload)
+				}
+			}
+		}
+	}
+}

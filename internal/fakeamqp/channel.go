@@ -21,6 +21,15 @@ type channel struct {
 	waiting   []confirmation // in ascending order
 
 	incoming *incoming // a message whose content is being read
+
+	frozen bool
+	kept   []keptFrame // while it is frozen
+}
+
+// keptFrame is a frame for later.
+type keptFrame struct {
+	typ     byte
+	payload []byte
 }
 
 // outstanding is a message that was delivered and not settled.
@@ -115,6 +124,10 @@ func (ch *channel) deliver(consumer string, tag uint64, m *message) {
 
 // frame handles a frame on the channel.
 func (ch *channel) frame(typ byte, payload []byte) {
+	if ch.frozen {
+		ch.kept = append(ch.kept, keptFrame{typ, payload})
+		return
+	}
 	if ch.closing {
 		if typ == frameMethod && string(payload[:min(4, len(payload))]) == "\x00\x14\x00\x29" {
 			delete(ch.conn.channels, ch.number)

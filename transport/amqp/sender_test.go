@@ -395,6 +395,29 @@ func TestGivenUpInTime(t *testing.T) {
 	wantOutcome(t, "the next", send(t, s, messaging.Envelope{})[0], gobridge.OutcomeDelivered, "")
 }
 
+// TestGivenUpAndNotAnswered: the broker does nothing about a channel for now, and the
+// send is given up. Nothing is published before the broker has closed the channel, or
+// it would overtake what is still to come from there.
+func TestGivenUpAndNotAnswered(t *testing.T) {
+	r := newRig(t, fakeamqp.Options{})
+	q := r.queue(t)
+	s := sender(t, r.connect(t), amqp.SenderOptions{RoutingKey: q})
+	wantOutcome(t, "before", send(t, s, messaging.Envelope{ID: "0"})[0], gobridge.OutcomeDelivered, "")
+	r.fake.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	wantOutcome(t, "given up", s.Send(ctx, deliveries(messaging.Envelope{ID: "1"}))[0], gobridge.OutcomeTransient, "not confirmed")
+	wantOutcome(t, "behind it", send(t, s, messaging.Envelope{ID: "2"})[0], gobridge.OutcomeUnavailable, "has not answered an earlier publish")
+	r.fake.Thaw()
+	eventually(t, "the next delivery", func() bool { return send(t, s, messaging.Envelope{ID: "2"})[0] == nil })
+	ch := r.channel(t)
+	for _, want := range []string{"0", "1", "2"} {
+		if d, ok, err := ch.Get(q, true); d.MessageId != want || !ok || err != nil {
+			t.Errorf("%q arrived (%v, %v), want %s", d.MessageId, ok, err, want)
+		}
+	}
+}
+
 // TestCutInTheMiddle: what was confirmed is delivered, the rest is nobody's fault.
 func TestCutInTheMiddle(t *testing.T) {
 	r := newRig(t, fakeamqp.Options{})
