@@ -13,6 +13,7 @@ var (
 	durationBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	ageBuckets      = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 	sizeBuckets     = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+	attemptBuckets  = []float64{1, 2, 3, 5, 10, 20, 50, 100}
 )
 
 // instruments are the metrics by their names in the list.
@@ -55,6 +56,8 @@ func bucketsOf(m Metric) []float64 {
 	switch {
 	case m.Name == "DeliveryAge":
 		return ageBuckets
+	case m.Name == "DeliveryAttempts":
+		return attemptBuckets
 	case m.Unit == "s":
 		return durationBuckets
 	}

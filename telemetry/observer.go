@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -13,20 +14,24 @@ import (
 	"gobridge/bridge"
 )
 
-// Observer counts what a bridge tells. It is safe for concurrent use and allocates
-// nothing once it has seen a binding.
+// Observer counts what a bridge tells. It is safe for concurrent use, and an event
+// of a binding that it knows allocates nothing.
 type Observer struct {
 	in *instruments
 
-	bindings sync.Map // [2]string → *bindingMeters
-	routes   sync.Map // string → *routeMeters
-	stores   sync.Map // storeKey → count
+	bindings known[place, *bindingMeters]
+	routes   known[string, *routeMeters]
+
+	stores      sync.Map // storeKey → count
+	storeSeries atomic.Int64
 }
+
+// place is a binding.
+type place struct{ route, binding string }
 
 var _ bridge.Observer = (*Observer)(nil)
 
-// NewObserver makes the instruments of all metrics but the gauges, which [Watch]
-// reads.
+// NewObserver makes the instruments of all metrics. [Observer.Watch] reads the gauges.
 func NewObserver(provider metric.MeterProvider) (*Observer, error) {
 	in, err := newInstruments(provider)
 	if err != nil {
@@ -65,6 +70,10 @@ func refusalOf(err error) string {
 type routeMeters struct {
 	accepted, duplicate count
 	persist             record
+	batch               record
+	take, takeEnded     record
+	hasReceiver         atomic.Bool
+	receivers           atomic.Int64 // that run
 	refused             map[string]count
 }
 
@@ -75,7 +84,7 @@ type bindingMeters struct {
 	claim, claimFailed       record
 	claimSize, settleSize    record
 	settle, settleFailed     record
-	age                      record
+	age, attempts            record
 	acquired, lost, released count
 	opened, closed           count
 }
@@ -105,10 +114,14 @@ func labelSet(labels []string) attribute.Set {
 }
 
 func (o *Observer) route(name string) *routeMeters {
-	if m, ok := o.routes.Load(name); ok {
-		return m.(*routeMeters) //nolint:forcetypeassert // only those are stored
-	}
+	return o.routes.get(name, func() *routeMeters { return o.newRoute(name) })
+}
+
+func (o *Observer) newRoute(name string) *routeMeters {
 	m := &routeMeters{
+		batch:     o.record("SourceBatchSize", labelRoute, name),
+		take:      o.record("SourceTakeDuration", labelRoute, name, labelResult, "ok"),
+		takeEnded: o.record("SourceTakeDuration", labelRoute, name, labelResult, "error"),
 		accepted:  o.count("MessagesAccepted", labelRoute, name),
 		duplicate: o.count("MessagesDuplicate", labelRoute, name),
 		persist:   o.record("PersistDuration", labelRoute, name),
@@ -117,15 +130,14 @@ func (o *Observer) route(name string) *routeMeters {
 	for _, r := range refusals {
 		m.refused[r.reason] = o.count("MessagesRefused", labelRoute, name, labelReason, r.reason)
 	}
-	actual, _ := o.routes.LoadOrStore(name, m)
-	return actual.(*routeMeters) //nolint:forcetypeassert // as above
+	return m
 }
 
 func (o *Observer) binding(route, binding string) *bindingMeters {
-	key := [2]string{route, binding}
-	if m, ok := o.bindings.Load(key); ok {
-		return m.(*bindingMeters) //nolint:forcetypeassert // only those are stored
-	}
+	return o.bindings.get(place{route, binding}, func() *bindingMeters { return o.newBinding(route, binding) })
+}
+
+func (o *Observer) newBinding(route, binding string) *bindingMeters {
 	of := func(more ...string) []string {
 		return append([]string{labelRoute, route, labelBinding, binding}, more...)
 	}
@@ -138,6 +150,7 @@ func (o *Observer) binding(route, binding string) *bindingMeters {
 		settleFailed: o.record("SettleDuration", of(labelResult, "error")...),
 		settleSize:   o.record("SettleBatchSize", of()...),
 		age:          o.record("DeliveryAge", of()...),
+		attempts:     o.record("DeliveryAttempts", of()...),
 		acquired:     o.count("LeaseChanges", of(labelChange, "acquired")...),
 		lost:         o.count("LeaseChanges", of(labelChange, "lost")...),
 		released:     o.count("LeaseChanges", of(labelChange, "released")...),
@@ -151,8 +164,7 @@ func (o *Observer) binding(route, binding string) *bindingMeters {
 		m.failed[outcome] = o.count("SendsFailed", of(labelOutcome, name)...)
 		m.send[outcome] = o.record("SendDuration", of(labelOutcome, name)...)
 	}
-	actual, _ := o.bindings.LoadOrStore(key, m)
-	return actual.(*bindingMeters) //nolint:forcetypeassert // as above
+	return m
 }
 
 // Observe implements [bridge.Observer].
@@ -222,38 +234,4 @@ func placeOf(p gobridge.Partition) (route, binding string) {
 		return "", "" // a member's registration
 	}
 	return route, ""
-}
-
-type storeKey struct{ metric, route, binding, operation, resource string }
-
-// ObserveStore counts what a store tells of itself: a metric of the list by its
-// name. Others are ignored.
-func (o *Observer) ObserveStore(name string, partition gobridge.Partition, operation, resource string, value float64) {
-	route, binding := placeOf(partition)
-	key := storeKey{name, route, binding, operation, resource}
-	c, ok := o.stores.Load(key)
-	if !ok {
-		if o.in.counters[name] == nil {
-			return
-		}
-		c, _ = o.stores.LoadOrStore(key, o.count(name, storeLabels(key)...))
-	}
-	c.(count).add(context.Background(), value) //nolint:forcetypeassert // only those are stored
-}
-
-// storeLabels returns those labels that the metric has.
-func storeLabels(key storeKey) []string {
-	values := map[string]string{
-		labelRoute: key.route, labelBinding: key.binding, labelOperation: key.operation, labelResource: key.resource,
-	}
-	var out []string
-	for _, m := range Metrics() {
-		if m.Name != key.metric {
-			continue
-		}
-		for _, l := range m.Labels {
-			out = append(out, l, values[l])
-		}
-	}
-	return out
 }

@@ -50,7 +50,10 @@ var (
 )
 
 // Metrics returns the list.
-func Metrics() []Metric {
+func Metrics() []Metric { return slices.Concat(ofBridge(), ofStores()) }
+
+// ofBridge returns what is read from a bridge and its store, or told by a bridge.
+func ofBridge() []Metric {
 	return []Metric{
 		{"OutboxDepth", Gauge, "{record}", byPartition, "Records that wait: pending, whether due or not.", "Growing: the destination is down, slow or rate-limited, or a key is stuck. `gobridge status` says which."},
 		{"OutboxClaimedDepth", Gauge, "{record}", byPartition, "Records that a process has claimed and not settled.", "Standing above zero while OutboxDepth is zero: a head is stranded or a send hangs. `gobridge explain ROUTE/BINDING`."},
@@ -62,6 +65,7 @@ func Metrics() []Metric {
 		{"CircuitOpen", Gauge, "{circuit}", byBinding, "1 while the destination takes nothing and is only probed.", "The destination or its credentials: `gobridge status` has its last answer."},
 		{"SendsInFlight", Gauge, "{send}", byBinding, "Sends under way in this process.", "At its bound (concurrency times partitions) with a growing depth: the destination is slow."},
 		{"PartitionsOwned", Gauge, "{partition}", byBinding, "Partitions that this process drains.", "Zero everywhere: no process has them, see LeaseChanges."},
+		{"SourceRunning", Gauge, "{source}", byRoute, "1 while this process takes from the route's broker.", "Zero in every process: the receiver gave up and waits for its next try; the log has its error."},
 		{"StoreReadable", Gauge, "{store}", nil, "1 while the outbox answers.", "Zero: the store is locked, unreachable or broken; the log has its error."},
 
 		{"MessagesAccepted", Counter, "{record}", byRoute, "Records made durable: messages times the bindings that take them.", "Falls to zero: the source is quiet, or refuses (MessagesRefused)."},
@@ -82,17 +86,25 @@ func Metrics() []Metric {
 		{"LeaseChanges", Counter, "{change}", []string{labelRoute, labelBinding, labelChange}, "Leases acquired, lost and released by this process.", "lost: a process was too slow to renew, was paused, or was cut off from the store."},
 		{"CircuitChanges", Counter, "{change}", []string{labelRoute, labelBinding, labelChange}, "Circuits opened and closed.", "Many: the destination flaps."},
 
+		{"SourceBatchSize", Histogram, "{message}", byRoute, "Messages that a broker's receiver handed over at once.", "Nothing by itself: ones mean a slow source, or one without batches."},
+		{"SourceTakeDuration", Histogram, "s", []string{labelRoute, labelResult}, "Time to make what a receiver handed over durable, waits for room included; error: broken off, and delivered again.", "Rising above PersistDuration: the outbox is full, and the source is held back."},
 		{"PersistDuration", Histogram, "s", byRoute, "Time to make a message or a batch durable.", "Rising: the disk or the table is slow."},
 		{"ClaimDuration", Histogram, "s", []string{labelRoute, labelBinding, labelResult}, "Time of a claim, by result: ok, error.", "Rising: the store is slow, or a deep keyed backlog on DynamoDB."},
-		{"ClaimBatchSize", Histogram, "{record}", byBinding, "Records that a claim brought.", "Ones with a depth: everything waits behind few keys."},
+		{"ClaimBatchSize", Histogram, "{record}", byBinding, "Records that a claim brought.", "Ones beside a depth: everything waits behind few keys."},
 		{"SettleDuration", Histogram, "s", []string{labelRoute, labelBinding, labelResult}, "Time of a settling call, by result: ok, error.", "As ClaimDuration."},
 		{"SettleBatchSize", Histogram, "{record}", byBinding, "Records that a settling call had.", "Nothing by itself."},
 		{"SendDuration", Histogram, "s", []string{labelRoute, labelBinding, labelOutcome}, "Time of a send, by outcome: delivered, transient, permanent, unavailable.", "Rising: the destination is slow."},
+		{"DeliveryAttempts", Histogram, "{attempt}", byBinding, "Which attempt it was that delivered a record.", "Rising: the destination takes things only when asked again."},
 		{"DeliveryAge", Histogram, "s", byBinding, "Time from acceptance to delivery, end to end.", "Rising: messages wait; see OutboxDepth and SendDuration."},
+	}
+}
 
-		{"OutboxClaimConflicts", Counter, "{conflict}", []string{labelRoute, labelBinding, labelOperation}, "DynamoDB: writes refused because of another one on the same row at that moment.", "Standing high: the fence row is hot; more partitions (partitions: N) spread it."},
-		{"DynamoDBOutboxClaimScanPages", Counter, "{page}", byBinding, "DynamoDB: pages read by claims of partitions with ordering keys.", "Rising with the depth: each claim reads the backlog. Drain it, or spread the route over partitions."},
-		{"DynamoDBOutboxClaimTruncated", Counter, "{claim}", byBinding, "DynamoDB: claims that returned less than selected because a later step failed.", "Rising: throttling or conflicts, see those."},
+// ofStores returns what stores tell themselves, each a counter.
+func ofStores() []Metric {
+	return []Metric{
+		{"OutboxClaimConflicts", Counter, "{conflict}", []string{labelRoute, labelBinding, labelPartition, labelOperation}, "DynamoDB: writes refused because of another one on the same row at that moment.", "Standing high: the fence row is hot; more partitions (partitions: N) spread it."},
+		{"DynamoDBOutboxClaimScanPages", Counter, "{page}", byPartition, "DynamoDB: pages read by claims of partitions with ordering keys.", "Rising with the depth: each claim reads the backlog. Drain it, or spread the route over partitions."},
+		{"DynamoDBOutboxClaimTruncated", Counter, "{claim}", byPartition, "DynamoDB: claims that returned less than selected because a later step failed.", "Rising: throttling or conflicts, see those."},
 		{"DynamoDBReadUnits", Counter, "{unit}", []string{labelOperation, labelResource}, "DynamoDB: read units consumed, by the store's operation and the table or index.", "Cost. docs/dynamodb.md says what is normal."},
 		{"DynamoDBWriteUnits", Counter, "{unit}", []string{labelOperation, labelResource}, "DynamoDB: write units consumed.", "As DynamoDBReadUnits."},
 		{"DynamoDBCalls", Counter, "{call}", []string{labelOperation, labelResource}, "DynamoDB: requests, by the store's operation and the API call.", "As DynamoDBReadUnits."},

@@ -14,7 +14,8 @@ import (
 
 // Watched is what gauges are read from.
 type Watched struct {
-	// Stats and Controls are a store's, Status a bridge's.
+	// Stats and Controls are a store's, Status a bridge's. A reading costs a call
+	// of each.
 	Stats    func(ctx context.Context, partitions ...gobridge.Partition) ([]gobridge.Stats, error)
 	Controls func(ctx context.Context) ([]gobridge.Control, error)
 	Status   func() bridge.Status
@@ -29,9 +30,9 @@ const (
 	watchTime = 5 * time.Second
 )
 
-// Watch reads the gauges whenever they are collected, at most once a second, until
-// the function returned is called. A reading costs what [gobridge.Inspector].Stats
-// of the partitions does.
+// Watch reads the gauges when they are collected, at most once a second however
+// many collect them, until the function returned is called. A reading that fails
+// leaves out what it could not learn.
 func (o *Observer) Watch(w Watched) (stop func() error, err error) {
 	if w.Now == nil {
 		w.Now = time.Now
@@ -81,6 +82,9 @@ func (r *reading) read(ctx context.Context) figures {
 	if f.stats, f.err = r.watched.Stats(ctx); f.err == nil {
 		f.controls, f.err = r.watched.Controls(ctx)
 	}
+	if f.err != nil {
+		f.stats, f.controls = nil, nil
+	}
 	r.last, r.readAt = f, time.Now()
 	return f
 }
@@ -95,6 +99,11 @@ func (o *Observer) collect(out metric.Observer, f figures) {
 		put("StoreReadable", 0)
 	} else {
 		put("StoreReadable", 1)
+	}
+	for route, m := range o.routes.all() {
+		if m.hasReceiver.Load() {
+			put("SourceRunning", float64(m.receivers.Load()), labelRoute, route)
+		}
 	}
 	for _, s := range f.stats {
 		route, binding, _, ok := s.Partition.Split()
@@ -112,11 +121,13 @@ func (o *Observer) collect(out metric.Observer, f figures) {
 		}
 		put("OutboxOldestAge", age, labels...)
 	}
+	holds := holdsOf(f.controls)
 	for _, b := range f.status.Bindings {
 		labels := []string{labelRoute, b.Route, labelBinding, b.Binding}
-		halted, paused := holdsOn(f.controls, b.Route, b.Binding)
-		put("OutboxHalted", halted, labels...)
-		put("OutboxPaused", paused, labels...)
+		if f.err == nil {
+			put("OutboxHalted", holds.halted[place{b.Route, b.Binding}], labels...)
+			put("OutboxPaused", max(holds.paused[place{b.Route, b.Binding}], holds.paused[place{b.Route, ""}]), labels...)
+		}
 		put("CircuitOpen", one(b.Down), labels...)
 		put("SendsInFlight", float64(b.InFlight), labels...)
 		put("PartitionsOwned", float64(len(b.Owned)), labels...)
@@ -130,15 +141,18 @@ func one(b bool) float64 {
 	return 0
 }
 
-func holdsOn(controls []gobridge.Control, route, binding string) (halted, paused float64) {
+// holds are counts of controls by what they are on. A whole route has no binding.
+type holds struct{ halted, paused map[place]float64 }
+
+func holdsOf(controls []gobridge.Control) holds {
+	out := holds{halted: map[place]float64{}, paused: map[place]float64{}}
 	for _, c := range controls {
-		switch {
-		case c.Route != route || c.Binding != "" && c.Binding != binding:
-		case c.Kind == gobridge.Halt:
-			halted++
-		default:
-			paused = 1
+		on := place{c.Route, c.Binding}
+		if c.Kind == gobridge.Halt {
+			out.halted[on]++
+		} else {
+			out.paused[on] = 1
 		}
 	}
-	return halted, paused
+	return out
 }
