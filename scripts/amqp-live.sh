@@ -35,7 +35,7 @@ if [ ! -x $bin/rabbitmq-server ]; then
 fi
 
 dir=$(mktemp -d)
-port=${PORT:-$((20000 + $$ % 5000 * 4))}
+port=${PORT:-$((20000 + $$ % 3000 * 4))} # below those that the system gives out
 cat >"$dir/env" <<EOF
 export HOME="$dir" LANG=C.UTF-8
 export RABBITMQ_NODENAME=gobridge@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=$port

@@ -34,7 +34,7 @@ if [ ! -x "$broker" ]; then
 fi
 
 dir=$(mktemp -d)
-port=${PORT:-$((41000 + $$ % 4500 * 2))}
+port=${PORT:-$((10000 + $$ % 4500 * 2))} # below those that the system gives out
 mkdir "$dir/node" "$dir/strict"
 cat >"$dir/node/conf" <<EOF
 listener $port 127.0.0.1

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -48,7 +49,8 @@ func UseNATS(t testing.TB, address string) *NATS {
 	return &NATS{before(t, u.Host), js}
 }
 
-// Make makes a stream with the subject of its name.
+// Make makes a stream with the subject of its name. It drops no repeats but within
+// 100 ms, the least there is, so that a test sees them.
 func (n *NATS) Make(t testing.TB, name string) {
 	t.Helper()
 	n.Stream(t, name, name)
@@ -60,7 +62,7 @@ func (n *NATS) Stream(t testing.TB, name string, subjects ...string) {
 	if err := n.js.DeleteStream(t.Context(), name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatal(err)
 	}
-	_, err := n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects})
+	_, err := n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 100 * time.Millisecond})
 	must(t, err)
 }
 
