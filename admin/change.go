@@ -2,10 +2,9 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 
+	"gobridge"
 	"gobridge/operate"
 )
 
@@ -17,49 +16,72 @@ type holdRequest struct {
 	ID     operate.Text `json:"id,omitempty"`
 }
 
-// hold reads the body and calls f with it.
-func (s *Server) hold(w http.ResponseWriter, r *http.Request, f func(ctx context.Context, t operate.Target, key, id string, who operate.Who) error) error {
+// holder is Pause, Halt or Resume of a desk.
+type holder func(ctx context.Context, t operate.Target, key, id string, who operate.Who) error
+
+// hold reads the body and calls f with it, if the store and the configuration know
+// the target: a misspelt one would hold nothing, and nobody would be told.
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, check func(in *holdRequest, t operate.Target) *problem, f holder) error {
 	var in holdRequest
 	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
 	t, p := targetOf("target", in.Target)
+	if p == nil && in.Key != "" && in.ID != "" {
+		p = invalid("id", "contradicts key: a message with a key is held by its key")
+	}
+	if p == nil {
+		p = check(&in, t)
+	}
 	if p != nil {
 		return p
 	}
-	if in.Key != "" && in.ID != "" {
-		return invalid("id", "contradicts key: a message with a key is held by its key")
+	if err := s.options.Desk.Known(r.Context(), t); err != nil {
+		return err
 	}
-	who, err := in.who(r)
+	who, err := s.who(r, in.act)
 	if err != nil {
 		return err
 	}
 	if err := f(r.Context(), t, string(in.Key), string(in.ID), who); err != nil {
 		return err
 	}
-	return writeJSON(w, map[string]any{"done": true})
+	return writeJSON(w, doneJSON{true})
+}
+
+// doneJSON is the answer to an act that has nothing to tell.
+type doneJSON struct {
+	Done bool `json:"done"`
 }
 
 func (s *Server) postPause(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, func(ctx context.Context, t operate.Target, key, id string, who operate.Who) error {
-		if key != "" || id != "" {
-			return invalid("key", "does not belong here: a pause is of a route or a binding; halt holds a key")
+	return s.hold(w, r, func(in *holdRequest, _ operate.Target) *problem {
+		switch {
+		case in.Key != "":
+			return invalid("key", "does not belong here: a pause is of a route or a binding; a halt is of a key")
+		case in.ID != "":
+			return invalid("id", "does not belong here: a pause is of a route or a binding; a halt is of a message")
 		}
+		return nil
+	}, func(ctx context.Context, t operate.Target, _, _ string, who operate.Who) error {
 		return s.options.Desk.Pause(ctx, t, who)
 	})
 }
 
 func (s *Server) postHalt(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, func(ctx context.Context, t operate.Target, key, id string, who operate.Who) error {
-		if key == "" && id == "" {
+	return s.hold(w, r, func(in *holdRequest, t operate.Target) *problem {
+		switch {
+		case t.Binding == "":
+			return invalid("target", "is a route; a halt is of a key or a message of a binding, like orders/crm")
+		case in.Key == "" && in.ID == "":
 			return invalid("key", "is missing, and id too: a halt is of a key, or of a message without one")
 		}
-		return s.options.Desk.Halt(ctx, t, key, id, who)
-	})
+		return nil
+	}, s.options.Desk.Halt)
 }
 
 func (s *Server) postResume(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, s.options.Desk.Resume)
+	return s.hold(w, r, func(*holdRequest, operate.Target) *problem { return nil }, s.options.Desk.Resume)
 }
 
 // retryRequest is the body of a retry.
@@ -68,24 +90,48 @@ type retryRequest struct {
 	Filter filterJSON `json:"filter"`
 }
 
+// countJSON is the answer to an act on so many records.
+type countJSON struct {
+	Count int `json:"count"`
+}
+
 func (s *Server) postRetry(w http.ResponseWriter, r *http.Request) error {
 	var in retryRequest
 	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
-	filter, p := in.Filter.filter()
+	filter, err := s.selection(r.Context(), &in.Filter)
+	if err != nil {
+		return err
+	}
+	who, err := s.who(r, in.act)
+	if err != nil {
+		return err
+	}
+	return long(s, w, r, func(ctx context.Context, _ func(int)) (countJSON, error) {
+		n, err := s.options.Desk.Retry(ctx, filter, who)
+		return countJSON{n}, err
+	})
+}
+
+// selection reads a filter of something that is to be changed; the target that it
+// names must be known.
+func (s *Server) selection(ctx context.Context, in *filterJSON) (gobridge.Filter, error) {
+	filter, p := in.filter()
 	if p != nil {
-		return p
+		return filter, p
 	}
-	who, err := in.who(r)
-	if err != nil {
-		return err
+	if filter.Route == "" && filter.Partition == "" {
+		return filter, invalid("filter.route", "is missing, and partition too: what is changed is of a route or a part of it")
 	}
-	n, err := s.options.Desk.Retry(r.Context(), filter, who)
-	if err != nil {
-		return err
+	if filter.Route == "" {
+		return filter, nil
 	}
-	return writeJSON(w, map[string]any{"count": n})
+	t, p := targetOf("filter.route", operate.Target{Route: filter.Route, Binding: filter.Binding}.String())
+	if p != nil {
+		return filter, p
+	}
+	return filter, s.options.Desk.Known(ctx, t)
 }
 
 // jobRequest is the body of a bulk change.
@@ -98,39 +144,15 @@ type jobRequest struct {
 	DryRun bool             `json:"dry_run,omitempty"`
 }
 
-// step is a line of the answer to something long: how far it is, and at last what
-// came of it. A report beside a problem tells what was done until then.
-type step[T any] struct {
-	Progress int      `json:"progress,omitempty"`
-	Report   *T       `json:"report,omitempty"`
-	Problem  *problem `json:"problem,omitempty"`
-}
-
-// stream answers with lines of JSON, the first of them at once.
-type stream[T any] struct {
-	w http.ResponseWriter
-	e *json.Encoder
-}
-
-func newStream[T any](w http.ResponseWriter) *stream[T] {
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	return &stream[T]{w, json.NewEncoder(w)}
-}
-
-func (s *stream[T]) write(one step[T]) {
-	_ = s.e.Encode(one) // a client that has gone ends the work by its context
-	_ = http.NewResponseController(s.w).Flush()
-}
-
 func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	var in jobRequest
 	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
-	filter, p := in.Filter.filter()
+	filter, err := s.selection(r.Context(), &in.Filter)
 	switch {
-	case p != nil:
-		return p
+	case err != nil:
+		return err
 	case in.Kind != operate.Redrive && in.Kind != operate.Discard:
 		return invalid("kind", "is %q; it is redrive or discard", in.Kind)
 	case in.Max < 0:
@@ -140,23 +162,16 @@ func (s *Server) postJob(w http.ResponseWriter, r *http.Request) error {
 	case in.Kind == operate.Discard && len(filter.States) == 0:
 		return invalid("filter.states", "is missing: pending, dead or both")
 	}
-	if in.DryRun && in.Reason == "" {
-		in.Reason = "dry run"
+	var who operate.Who
+	if !in.DryRun {
+		if who, err = s.who(r, in.act); err != nil {
+			return err
+		}
 	}
-	who, err := in.who(r)
-	if err != nil {
-		return err
-	}
-	out := newStream[operate.BulkReport](w)
 	job := operate.Job{Kind: in.Kind, Filter: filter, Max: in.Max, Pace: in.Pace, DryRun: in.DryRun}
-	report, err := s.options.Desk.Do(r.Context(), job, who, func(n int) { out.write(step[operate.BulkReport]{Progress: n}) })
-	last := step[operate.BulkReport]{Report: &report}
-	if err != nil {
-		p := s.problemOf(r, err)
-		last.Problem = &p
-	}
-	out.write(last)
-	return nil
+	return long(s, w, r, func(ctx context.Context, progress func(int)) (operate.BulkReport, error) {
+		return s.options.Desk.Do(ctx, job, who, progress)
+	})
 }
 
 // moveRequest is the body of a move.
@@ -166,8 +181,8 @@ type moveRequest struct {
 	To   string `json:"to"`
 }
 
-// moveResult is what came of it.
-type moveResult struct {
+// moveJSON is what came of it.
+type moveJSON struct {
 	Moved   int       `json:"moved"`
 	Expired int       `json:"expired"`
 	Left    statsJSON `json:"left"`
@@ -178,24 +193,35 @@ func (s *Server) postMove(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
-	from, p := targetOf("from", in.From)
-	if p != nil {
-		return p
-	}
-	to, p := targetOf("to", in.To)
-	if p != nil {
-		return p
-	}
-	who, err := in.who(r)
+	from, err := s.binding(r.Context(), "from", in.From)
 	if err != nil {
 		return err
 	}
-	result, err := s.options.Desk.Move(r.Context(), from, to, who)
+	to, err := s.binding(r.Context(), "to", in.To)
 	if err != nil {
 		return err
 	}
-	left := result.Left
-	return writeJSON(w, moveResult{result.Moved, result.Expired, statsJSON{string(left.Partition), left.Pending, left.Claimed, left.Dead}})
+	who, err := s.who(r, in.act)
+	if err != nil {
+		return err
+	}
+	return long(s, w, r, func(ctx context.Context, _ func(int)) (moveJSON, error) {
+		result, err := s.options.Desk.Move(ctx, from, to, who)
+		left := result.Left
+		return moveJSON{result.Moved, result.Expired, statsJSON{left.Pending, left.Claimed, left.Dead}}, err
+	})
+}
+
+// binding reads a target that is a known binding.
+func (s *Server) binding(ctx context.Context, field, text string) (operate.Target, error) {
+	t, p := targetOf(field, text)
+	if p == nil && t.Binding == "" {
+		p = invalid(field, "is a route; name a binding, like orders/crm")
+	}
+	if p != nil {
+		return t, p
+	}
+	return t, s.options.Desk.Known(ctx, t)
 }
 
 // endRequest is the body of what ends the records of a removed binding.
@@ -213,79 +239,42 @@ func (s *Server) postEndRemoved(w http.ResponseWriter, r *http.Request) error {
 	if p != nil {
 		return p
 	}
-	who, err := in.who(r)
+	if err := s.options.Desk.Known(r.Context(), t); err != nil {
+		return err
+	}
+	if !s.options.Desk.Removed(t.Route, t.Binding) {
+		return newProblem(http.StatusConflict, "%s is in the configuration: only what was removed from it is ended as a whole", t)
+	}
+	who, err := s.who(r, in.act)
 	if err != nil {
 		return err
 	}
-	n, err := s.options.Desk.EndRemoved(r.Context(), t, who)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, map[string]any{"count": n})
+	return long(s, w, r, func(ctx context.Context, _ func(int)) (countJSON, error) {
+		n, err := s.options.Desk.EndRemoved(ctx, t, who)
+		return countJSON{n}, err
+	})
+}
+
+// reloadJSON is what a reload changed, for people.
+type reloadJSON struct {
+	Changed string `json:"changed"`
 }
 
 func (s *Server) postReload(w http.ResponseWriter, r *http.Request) error {
-	if s.options.Reload == nil {
-		return &problem{Status: http.StatusNotImplemented, Title: "No reload", Detail: "This process can't load its configuration anew; start it again."}
-	}
-	what, err := s.options.Reload(r.Context())
-	if err != nil {
-		return &problem{Status: http.StatusConflict, Title: "Not reloaded", Detail: err.Error()}
-	}
-	return writeJSON(w, map[string]any{"changed": what})
-}
-
-// getExport needs the role that may see payloads: they are in it.
-func (s *Server) getExport(w http.ResponseWriter, r *http.Request) error {
-	if !s.mayPayload(r.Context()) {
-		return &problem{Status: http.StatusForbidden, Title: "Not allowed", Detail: "An export has payloads, which need the role " + s.options.Payloads.String() + "."}
-	}
-	filter, p := queryFilter(r.URL.Query())
-	if p != nil {
-		return p
-	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("Trailer", exportTrailer)
-	_, err := s.options.Desk.Export(r.Context(), filter, w, nil, nil)
-	if err != nil {
-		w.Header().Set(exportTrailer, "failed: "+err.Error())
-		return nil //nolint:nilerr // the status is out; the trailer says it
-	}
-	w.Header().Set(exportTrailer, "complete")
-	return nil
-}
-
-// exportTrailer says at the end of an export whether it is whole.
-const exportTrailer = "Gobridge-Export"
-
-// maxImport bounds an import, in bytes: larger ones go in parts.
-const maxImport = 4 << 30
-
-func (s *Server) postImport(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	dry, p := queryBool(q, "dry_run")
-	if p != nil {
-		return p
-	}
-	var to operate.Target
-	if q.Get("target") != "" {
-		if to, p = targetOf("target", q.Get("target")); p != nil {
-			return p
-		}
-	}
-	// The answer begins while the body is still being read.
-	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+	var in act
+	if err := readJSON(w, r, &in); err != nil {
 		return err
 	}
-	out := newStream[operate.ImportReport](w)
-	body := http.MaxBytesReader(w, r.Body, maxImport)
-	defer func() { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxBody)) }()
-	report, err := s.options.Desk.Import(r.Context(), body, to, dry, func(n int) { out.write(step[operate.ImportReport]{Progress: n}) })
-	last := step[operate.ImportReport]{Report: &report}
-	if err != nil {
-		p := s.problemOf(r, err)
-		last.Problem = &p
+	if s.options.Reload == nil {
+		return newProblem(http.StatusNotImplemented, "This process can't load its configuration anew; start it again.")
 	}
-	out.write(last)
-	return nil
+	if _, err := s.who(r, in); err != nil {
+		return err
+	}
+	keepOpen(w)
+	changed, err := s.options.Reload(r.Context())
+	if err != nil {
+		return newProblem(http.StatusConflict, "%v", err)
+	}
+	return writeJSON(w, reloadJSON{changed})
 }

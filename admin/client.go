@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,8 +39,13 @@ type Client struct {
 
 var _ Desk = (*Client)(nil)
 
-// ErrUnreachable says that the admin listener could not be asked.
-var ErrUnreachable = errors.New("the admin listener can't be reached")
+// Errors of a client, beside those of the desk that it asks.
+var (
+	// ErrUnreachable: the admin listener could not be asked, or its answer broke off.
+	ErrUnreachable = errors.New("the admin listener can't be reached")
+	// ErrNotAllowed: the token's role does not suffice.
+	ErrNotAllowed = errors.New("not allowed")
+)
 
 // maxAnswer bounds what is read of an answer that is no stream, in bytes.
 const maxAnswer = 256 << 20
@@ -90,7 +96,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	if answer.StatusCode/100 == 2 {
+	if answer.StatusCode == http.StatusOK {
 		return answer, nil
 	}
 	defer answer.Body.Close()
@@ -101,27 +107,32 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 func (c *Client) refusal(answer *http.Response) error {
 	var p problem
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxBody))
-	if json.Unmarshal(body, &p) != nil || p.Title == "" {
-		return fmt.Errorf("%w: %s answers %s, not as an admin listener does", ErrUnreachable, c.base.Host, answer.Status)
+	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if media != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Status != answer.StatusCode {
+		return fmt.Errorf("%w: %s answers %s, and not as an admin listener does", ErrUnreachable, c.base, answer.Status)
 	}
-	return p.asError()
+	return p.remote()
 }
 
-// asError is the error that a problem is, so that it means here what it meant there.
-func (p *problem) asError() error {
+// remote is the error that a problem is, so that it means here what it meant there.
+func (p *problem) remote() error {
+	out := &remoteError{text: p.Detail, report: p.Report}
 	switch p.Status {
 	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusMisdirectedRequest:
-		return fmt.Errorf("%w: %s", ErrUnreachable, p.Detail)
+		out.is = ErrUnreachable
+	case http.StatusForbidden:
+		out.is = ErrNotAllowed
 	case http.StatusNotFound:
-		return &remoteError{p.Detail, gobridge.ErrNotFound}
+		out.is = gobridge.ErrNotFound
 	}
-	return errors.New(p.Detail)
+	return out
 }
 
 // remoteError says what the other side said, and is what it was there.
 type remoteError struct {
-	text string
-	is   error
+	text   string
+	is     error // nil for nothing in particular
+	report json.RawMessage
 }
 
 func (e *remoteError) Error() string { return e.text }
@@ -191,11 +202,15 @@ func (c *Client) Removed(route, binding string) bool {
 	return err == nil && out.Removed
 }
 
-// Get is [operate.Desk.Get]. The payload is left out if the token may not see it.
+// Get is [operate.Desk.Get]. It fails with [ErrNotAllowed] if the token may not see
+// the payload: without it, the record would be another message.
 func (c *Client) Get(ctx context.Context, t operate.Target, id string) (gobridge.Record, error) {
 	var out recordJSON
 	if err := c.get(ctx, "/record", url.Values{"target": {t.String()}, "id": {id}}, &out); err != nil {
 		return gobridge.Record{}, err
+	}
+	if out.Withheld {
+		return gobridge.Record{}, &remoteError{text: "the token's role may not see payloads", is: ErrNotAllowed}
 	}
 	return out.record()
 }
@@ -243,7 +258,7 @@ func (c *Client) Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, e
 }
 
 func (c *Client) hold(ctx context.Context, path string, t operate.Target, key, id string, who operate.Who) error {
-	var out struct{ Done bool }
+	var out doneJSON
 	in := holdRequest{act{who.By, who.Reason}, t.String(), operate.Text(key), operate.Text(id)}
 	return c.post(ctx, path, in, &out)
 }
@@ -265,30 +280,46 @@ func (c *Client) Resume(ctx context.Context, t operate.Target, key, id string, w
 
 // Retry is [operate.Desk.Retry].
 func (c *Client) Retry(ctx context.Context, filter gobridge.Filter, who operate.Who) (int, error) {
-	var out struct{ Count int }
-	err := c.post(ctx, "/retry", retryRequest{act{who.By, who.Reason}, toFilterJSON(filter)}, &out)
+	out, err := postLong[countJSON](ctx, c, "/retry", retryRequest{act{who.By, who.Reason}, toFilterJSON(filter)}, nil)
 	return out.Count, err
 }
 
 // Do is [operate.Desk.Do].
 func (c *Client) Do(ctx context.Context, job operate.Job, who operate.Who, progress func(int)) (operate.BulkReport, error) {
 	in := jobRequest{act{who.By, who.Reason}, job.Kind, toFilterJSON(job.Filter), job.Max, job.Pace, job.DryRun}
-	body, err := json.Marshal(in)
-	if err != nil {
-		return operate.BulkReport{}, fmt.Errorf("admin: %w", err)
+	done := 0
+	out, err := postLong[operate.BulkReport](ctx, c, "/jobs", in, func(n int) {
+		if done = n; progress != nil {
+			progress(n)
+		}
+	})
+	if out.Kind == "" { // it broke off: this much is known
+		out.Kind, out.Scope, out.DryRun, out.Count = job.Kind, job.Filter.Scope(), job.DryRun, done
 	}
-	answer, err := c.do(ctx, http.MethodPost, "/jobs", nil, "application/json", bytes.NewReader(body))
-	if err != nil {
-		return operate.BulkReport{}, err
-	}
-	return follow[operate.BulkReport](ctx, answer, progress)
+	return out, err
 }
 
-// follow reads the lines of something long up to its report.
-func follow[T any](ctx context.Context, answer *http.Response, progress func(int)) (out T, err error) {
+// postLong sends a body and follows the answer.
+func postLong[T any](ctx context.Context, c *Client, path string, in any, progress func(int)) (out T, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, fmt.Errorf("admin: %w", err)
+	}
+	return doLong[T](ctx, c, path, nil, "application/json", bytes.NewReader(body), progress)
+}
+
+// doLong asks for something long, and reads the lines of its answer up to the report.
+func doLong[T any](ctx context.Context, c *Client, path string, query url.Values, contentType string, body io.Reader, progress func(int)) (out T, err error) {
+	answer, err := c.do(ctx, http.MethodPost, path, query, contentType, body)
+	if err != nil {
+		var refused *remoteError
+		if errors.As(err, &refused) && refused.report != nil {
+			err = errors.Join(err, json.Unmarshal(refused.report, &out))
+		}
+		return out, err
+	}
 	defer answer.Body.Close()
-	d := json.NewDecoder(answer.Body)
-	for {
+	for d := json.NewDecoder(answer.Body); ; {
 		var one step[T]
 		if err := d.Decode(&one); err != nil {
 			if ctx.Err() != nil {
@@ -296,14 +327,14 @@ func follow[T any](ctx context.Context, answer *http.Response, progress func(int
 			}
 			return out, fmt.Errorf("%w: the answer broke off before its end, and what was done until then stays: %w", ErrUnreachable, err)
 		}
+		if one.Progress != nil && progress != nil {
+			progress(int(*one.Progress))
+		}
 		if one.Report == nil {
-			if progress != nil {
-				progress(one.Progress)
-			}
 			continue
 		}
 		if one.Problem != nil {
-			err = one.Problem.asError()
+			err = one.Problem.remote()
 		}
 		return *one.Report, err
 	}
@@ -311,48 +342,29 @@ func follow[T any](ctx context.Context, answer *http.Response, progress func(int
 
 // Move is [operate.Desk.Move].
 func (c *Client) Move(ctx context.Context, from, to operate.Target, who operate.Who) (bridge.MoveResult, error) {
-	var out moveResult
-	if err := c.post(ctx, "/move", moveRequest{act{who.By, who.Reason}, from.String(), to.String()}, &out); err != nil {
-		return bridge.MoveResult{}, err
-	}
+	out, err := postLong[moveJSON](ctx, c, "/move", moveRequest{act{who.By, who.Reason}, from.String(), to.String()}, nil)
 	return bridge.MoveResult{Moved: out.Moved, Expired: out.Expired, Left: gobridge.Stats{
-		Partition: gobridge.Partition(out.Left.Partition), Pending: out.Left.Pending, Claimed: out.Left.Claimed, Dead: out.Left.Dead,
-	}}, nil
+		Pending: out.Left.Pending, Claimed: out.Left.Claimed, Dead: out.Left.Dead,
+	}}, err
 }
 
 // EndRemoved is [operate.Desk.EndRemoved].
 func (c *Client) EndRemoved(ctx context.Context, t operate.Target, who operate.Who) (int, error) {
-	var out struct{ Count int }
-	err := c.post(ctx, "/end-removed", endRequest{act{who.By, who.Reason}, t.String()}, &out)
+	out, err := postLong[countJSON](ctx, c, "/end-removed", endRequest{act{who.By, who.Reason}, t.String()}, nil)
 	return out.Count, err
 }
 
-// Dead is [operate.Desk.Dead]. Payloads are left out if the token may not see
-// them.
-func (c *Client) Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error) {
+// Dead is [operate.Desk.Dead].
+func (c *Client) Dead(ctx context.Context, query gobridge.DeadQuery) (out operate.DeadPage, err error) {
 	q := filterQuery(query.Filter)
 	if query.Limit > 0 {
-		q.Set("limit", strconv.Itoa(query.Limit))
+		q.Set("limit", strconv.Itoa(min(query.Limit, maxDeadPage)))
 	}
 	if query.Cursor != "" {
 		q.Set("cursor", query.Cursor)
 	}
-	var out struct {
-		Records []recordJSON
-		Cursor  string
-	}
-	if err := c.get(ctx, "/dead", q, &out); err != nil {
-		return gobridge.DeadPage{}, err
-	}
-	page := gobridge.DeadPage{Cursor: out.Cursor}
-	for i := range out.Records {
-		r, err := out.Records[i].record()
-		if err != nil {
-			return page, err
-		}
-		page.Records = append(page.Records, r)
-	}
-	return page, nil
+	err = c.get(ctx, "/dead", q, &out)
+	return out, err
 }
 
 // Export is [operate.Desk.Export]. What is to be skipped is left out here.
@@ -372,12 +384,14 @@ func (c *Client) Export(ctx context.Context, filter gobridge.Filter, w io.Writer
 		if err != nil {
 			return n, fmt.Errorf("%w: the export broke off: %w", ErrUnreachable, err)
 		}
-		r, err := operate.DecodeLetter(line)
-		if err != nil {
-			return n, fmt.Errorf("%w: line %d of the export: %w", ErrUnreachable, n+1, err)
-		}
-		if skip != nil && skip(r.Ref()) {
-			continue
+		if skip != nil {
+			r, err := operate.DecodeLetter(line)
+			if err != nil {
+				return n, fmt.Errorf("%w: what it sends is no export: %w", ErrUnreachable, err)
+			}
+			if skip(r.Ref()) {
+				continue
+			}
 		}
 		if _, err := w.Write(line); err != nil {
 			return n, err
@@ -385,9 +399,6 @@ func (c *Client) Export(ctx context.Context, filter gobridge.Filter, w io.Writer
 		if n++; progress != nil && n%exportProgress == 0 {
 			progress(n)
 		}
-	}
-	if end := answer.Trailer.Get(exportTrailer); end != "complete" {
-		return n, fmt.Errorf("the export is not whole: %q", end)
 	}
 	if progress != nil {
 		progress(n)
@@ -399,24 +410,25 @@ func (c *Client) Export(ctx context.Context, filter gobridge.Filter, w io.Writer
 const exportProgress = 200
 
 // Import is [operate.Desk.Import].
-func (c *Client) Import(ctx context.Context, r io.Reader, to operate.Target, dryRun bool, progress func(int)) (operate.ImportReport, error) {
+func (c *Client) Import(ctx context.Context, r io.Reader, to operate.Target, who operate.Who, dryRun bool, progress func(int)) (operate.ImportReport, error) {
 	q := url.Values{}
+	for name, value := range map[string]string{"by": who.By, "reason": who.Reason} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
 	if to != (operate.Target{}) {
 		q.Set("target", to.String())
 	}
 	if dryRun {
 		q.Set("dry_run", "true")
 	}
-	answer, err := c.do(ctx, http.MethodPost, "/dead/import", q, "application/x-ndjson", r)
-	if err != nil {
-		return operate.ImportReport{}, err
-	}
-	return follow[operate.ImportReport](ctx, answer, progress)
+	return doLong[operate.ImportReport](ctx, c, "/dead/import", q, "application/x-ndjson", r, progress)
 }
 
-// Reload asks for a reload and returns what changed.
-func (c *Client) Reload(ctx context.Context) (string, error) {
-	var out struct{ Changed string }
-	err := c.post(ctx, "/reload", struct{}{}, &out)
+// Reload asks for a reload and returns what changed, for people.
+func (c *Client) Reload(ctx context.Context, who operate.Who) (string, error) {
+	var out reloadJSON
+	err := c.post(ctx, "/reload", act{who.By, who.Reason}, &out)
 	return out.Changed, err
 }

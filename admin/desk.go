@@ -27,9 +27,9 @@ type Desk interface {
 	Move(ctx context.Context, from, to operate.Target, who operate.Who) (bridge.MoveResult, error)
 	EndRemoved(ctx context.Context, t operate.Target, who operate.Who) (int, error)
 
-	Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error)
+	Dead(ctx context.Context, query gobridge.DeadQuery) (operate.DeadPage, error)
 	Export(ctx context.Context, filter gobridge.Filter, w io.Writer, skip func(gobridge.Ref) bool, progress func(int)) (int, error)
-	Import(ctx context.Context, r io.Reader, to operate.Target, dryRun bool, progress func(int)) (operate.ImportReport, error)
+	Import(ctx context.Context, r io.Reader, to operate.Target, who operate.Who, dryRun bool, progress func(int)) (operate.ImportReport, error)
 	Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error)
 }
 

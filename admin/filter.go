@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -141,9 +140,4 @@ func targetOf(field, text string) (operate.Target, *problem) {
 		return t, invalid(field, "%v", err)
 	}
 	return t, nil
-}
-
-// invalid says what is wrong with a part of a request.
-func invalid(field, format string, args ...any) *problem {
-	return &problem{Status: 400, Title: "Invalid request", Field: field, Detail: field + " " + fmt.Sprintf(format, args...)}
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -14,7 +13,13 @@ const maxBody = 1 << 20
 // guard checks what every request must be like before anything looks at it, and
 // says to browsers what the answers must not be used for.
 func (s *Server) guard(next http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection() // GET, HEAD and OPTIONS change nothing here
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.working.TryRLock() {
+			writeProblem(w, newProblem(http.StatusServiceUnavailable, "The server has ended."))
+			return
+		}
+		defer s.working.RUnlock()
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
@@ -25,26 +30,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
 			"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		if !s.knownHost(r.Host) {
-			writeProblem(w, problem{
-				Status: http.StatusMisdirectedRequest, Title: "Unknown host",
-				Detail: "The request is for a host that is not this server's. Use its address, or name the host under admin.hosts.",
-			})
+			writeProblem(w, newProblem(http.StatusMisdirectedRequest,
+				"The request is for a host that is not this server's. Use its address, or name the host under admin.hosts."))
 			return
 		}
-		if changes(r.Method) && !s.sameOrigin(r) {
-			writeProblem(w, problem{
-				Status: http.StatusForbidden, Title: "Foreign origin",
-				Detail: "The request comes from a page of another origin, which may change nothing here.",
-			})
+		if origins.Check(r) != nil {
+			writeProblem(w, newProblem(http.StatusForbidden, "The request comes from a page of another origin, which may change nothing here."))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// changes reports whether a method may change something.
-func changes(method string) bool {
-	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
 // knownHost reports whether a Host header names this server. Its port is that of
@@ -77,18 +72,4 @@ func (s *Server) nameHosts() {
 	for _, h := range s.options.Hosts {
 		s.hosts = append(s.hosts, strings.ToLower(h))
 	}
-}
-
-// sameOrigin reports whether a request comes from a page of this server, or from
-// no page at all. Browsers say so in Sec-Fetch-Site (Fetch Metadata) or Origin.
-func (s *Server) sameOrigin(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return false
-	}
-	origins := r.Header["Origin"]
-	if len(origins) == 0 {
-		return true
-	}
-	u, err := url.Parse(origins[0])
-	return len(origins) == 1 && err == nil && u.Host == r.Host && u.Scheme == s.scheme()
 }

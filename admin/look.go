@@ -8,7 +8,7 @@ import (
 )
 
 func (s *Server) getStatus(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.looks.status(r.Context())
+	status, err := s.looks.get(r.Context())
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ type deliveryJSON struct {
 
 // getDelivery answers 503 if anything has waited for longer than its limit.
 func (s *Server) getDelivery(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.looks.status(r.Context())
+	status, err := s.looks.get(r.Context())
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,7 @@ func (s *Server) getDelivery(w http.ResponseWriter, r *http.Request) error {
 		out.Bindings = append(out.Bindings, one)
 	}
 	if !out.Healthy {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusServiceUnavailable)
+		return writeStatus(w, http.StatusServiceUnavailable, out)
 	}
 	return writeJSON(w, out)
 }
@@ -93,6 +92,9 @@ func (s *Server) getKnown(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) getRemoved(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
+	if q.Get("route") == "" {
+		return invalid("route", "is missing")
+	}
 	return writeJSON(w, map[string]any{"removed": s.options.Desk.Removed(q.Get("route"), q.Get("binding"))})
 }
 
@@ -134,6 +136,9 @@ func (s *Server) getHolding(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
+	if q.Get("key") != "" && q.Get("id") != "" {
+		return invalid("id", "contradicts key: a message with a key is held by its key")
+	}
 	controls, err := s.options.Desk.Holding(r.Context(), t, q.Get("key"), q.Get("id"))
 	if err != nil {
 		return err
@@ -163,7 +168,7 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) getConfig(w http.ResponseWriter, _ *http.Request) error {
 	if s.options.Config == nil {
-		return &problem{Status: http.StatusNotImplemented, Title: "No configuration", Detail: "This process was not started from a configuration file."}
+		return newProblem(http.StatusNotImplemented, "This process was not started from a configuration file.")
 	}
 	return writeJSON(w, map[string]any{"config": s.options.Config()})
 }
@@ -185,13 +190,8 @@ func (s *Server) getDead(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	records := []recordJSON{}
-	for i := range page.Records {
-		one, err := toRecordJSON(page.Records[i], s.mayPayload(r.Context()))
-		if err != nil {
-			return err
-		}
-		records = append(records, one)
+	if page.Records == nil {
+		page.Records = []operate.RecordView{} // a list, though an empty one
 	}
-	return writeJSON(w, map[string]any{"records": records, "cursor": page.Cursor})
+	return writeJSON(w, page)
 }

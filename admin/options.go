@@ -114,6 +114,9 @@ func (o *Options) setDefaults() {
 	if o.UnhealthyAfter == 0 {
 		o.UnhealthyAfter = 15 * time.Minute
 	}
+	if o.Ready == nil {
+		o.Ready = func(context.Context) error { return nil }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -9,8 +9,8 @@ import (
 	"gobridge/operate"
 )
 
-// recordJSON is a record with everything that it is: a line of an export, which
-// has the message, and what it does not say.
+// recordJSON is a record with everything that it is: the message as in a line of an
+// export, and what that does not say.
 type recordJSON struct {
 	Letter json.RawMessage `json:"message"`
 	// Withheld says that the payload is left out, for the caller may not see it.
@@ -107,10 +107,9 @@ type auditJSON struct {
 	Reason string       `json:"reason,omitempty"`
 }
 
-// statsJSON is the figures of a partition.
+// statsJSON counts what is left.
 type statsJSON struct {
-	Partition string `json:"partition"`
-	Pending   int64  `json:"pending"`
-	Claimed   int64  `json:"claimed"`
-	Dead      int64  `json:"dead"`
+	Pending int64 `json:"pending"`
+	Claimed int64 `json:"claimed"`
+	Dead    int64 `json:"dead"`
 }

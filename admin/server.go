@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,15 +14,23 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"gobridge/operate"
 )
 
 // Bounds of the listener.
 const (
 	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = time.Minute
 	idleTimeout       = time.Minute
 	maxHeaderBytes    = 32 << 10
 	maxConnections    = 512
 	grace             = 5 * time.Second
+
+	lookAge   = time.Second // for how long a status is good
+	lookTime  = 10 * time.Second
+	readyTime = 5 * time.Second
 )
 
 // Server is the admin listener.
@@ -31,15 +40,19 @@ type Server struct {
 	tokens     *tokens
 	failures   failures
 	sessions   sessions
-	looks      *looks
+	looks      *shared[operate.Status]
+	readiness  *shared[struct{}]
 	hosts      []string
 	address    net.IP
 	anyAddress bool
+	certs      certificates
 
 	server   *http.Server
 	listener net.Listener  // set by Listen
 	closing  chan struct{} // closed when the server ends: streams end
 	end      sync.Once
+	working  sync.RWMutex // read by every request; locked for good at the end
+	abort    context.CancelFunc
 }
 
 // New checks the options and returns a server that does not listen yet.
@@ -51,24 +64,33 @@ func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options, log: options.Logger,
 		tokens:  &tokens{read: options.Read, operate: options.Operate, log: options.Logger},
-		looks:   &looks{desk: options.Desk},
+		looks:   &shared[operate.Status]{ask: options.Desk.Status, age: lookAge, limit: lookTime},
 		closing: make(chan struct{}),
 	}
+	s.readiness = &shared[struct{}]{age: lookAge, limit: readyTime, ask: func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, options.Ready(ctx)
+	}}
+	base, abort := context.WithCancel(context.Background())
+	s.abort = abort
 	known, err := s.tokens.load()
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.tokens.known = known
+	s.certs = certificates{cert: options.CertFile, key: options.KeyFile, log: options.Logger}
 	s.nameHosts()
 	s.server = &http.Server{
 		Handler:           s.guard(s.handler()),
+		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(&serverLog{s.log}, "", 0),
 	}
 	if options.CertFile != "" {
-		s.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+		s.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certs.get}
 	}
 	return s, nil
 }
@@ -82,11 +104,15 @@ func (s *Server) handler() http.Handler {
 	if s.options.Metrics != nil {
 		mux.Handle("GET /metrics", s.allow(RoleRead, s.options.Metrics))
 	}
-	if s.options.Console != nil {
-		mux.Handle("/", s.console(s.options.Console(&Surface{
-			Desk: s.options.Desk, Payloads: s.options.Payloads, Config: s.options.Config, Reload: s.options.Reload, server: s,
-		})))
+	if s.options.Console == nil {
+		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			writeProblem(w, newProblem(http.StatusNotFound, "There is no %s here; the API is under %s.", r.URL.Path, apiPrefix))
+		})
+		return mux
 	}
+	mux.Handle("/", s.console(s.options.Console(&Surface{
+		Desk: s.options.Desk, Payloads: s.options.Payloads, Config: s.options.Config, Reload: s.options.Reload, server: s,
+	})))
 	return mux
 }
 
@@ -96,36 +122,24 @@ func (s *Server) allow(role Role, next http.Handler) http.Handler {
 		token, ok := bearer(r.Header)
 		if !ok {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="gobridge"`)
-			writeProblem(w, problem{
-				Status: http.StatusUnauthorized, Title: "No token",
-				Detail: "This needs a token of role " + role.String() + " in the header Authorization: Bearer.",
-			})
+			writeProblem(w, newProblem(http.StatusUnauthorized, "This needs a token of role %s in the header Authorization: Bearer.", role))
 			return
 		}
 		have := s.tokens.role(token)
-		if have == RoleNone {
-			s.refuseToken(w, r)
-			return
+		switch {
+		case have == RoleNone && errors.Is(s.wrongToken(r), ErrTooManyFailures):
+			w.Header().Set("Retry-After", "60")
+			writeProblem(w, newProblem(http.StatusTooManyRequests, "Too many wrong tokens came from this address; wait a minute."))
+		case have == RoleNone:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="gobridge", error="invalid_token"`)
+			writeProblem(w, newProblem(http.StatusUnauthorized, "The token is wrong: no role has it."))
+		case have < role:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="gobridge", error="insufficient_scope"`)
+			writeProblem(w, newProblem(http.StatusForbidden, "The token has the role %s; this needs %s.", have, role))
+		default:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, Caller{Role: have})))
 		}
-		if have < role {
-			writeProblem(w, problem{
-				Status: http.StatusForbidden, Title: "Not allowed",
-				Detail: "The token has the role " + have.String() + "; this needs " + role.String() + ".",
-			})
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, Caller{Role: have})))
 	})
-}
-
-func (s *Server) refuseToken(w http.ResponseWriter, r *http.Request) {
-	if errors.Is(s.wrongToken(r), ErrTooManyFailures) {
-		w.Header().Set("Retry-After", "60")
-		writeProblem(w, problem{Status: http.StatusTooManyRequests, Title: "Too many wrong tokens", Detail: "Wait a minute."})
-		return
-	}
-	w.Header().Set("WWW-Authenticate", `Bearer realm="gobridge", error="invalid_token"`)
-	writeProblem(w, problem{Status: http.StatusUnauthorized, Title: "Wrong token", Detail: "No role has this token."})
 }
 
 func (s *Server) scheme() string {
@@ -133,17 +147,6 @@ func (s *Server) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// certificate reads the certificate for a new connection, so that a renewed one is
-// taken up.
-func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(s.options.CertFile, s.options.KeyFile)
-	if err != nil {
-		s.log.Error("the certificate of the admin listener can't be read", "error", err)
-		return nil, errors.New("no certificate")
-	}
-	return &pair, nil
 }
 
 // Listen begins to listen; [Server.Run] serves.
@@ -161,6 +164,7 @@ func (s *Server) URL() string { return s.scheme() + "://" + s.listener.Addr().St
 
 // Close stops listening, for a server that is not run after all.
 func (s *Server) Close() error {
+	s.abort()
 	if s.listener == nil {
 		return nil
 	}
@@ -171,7 +175,8 @@ func (s *Server) Close() error {
 }
 
 // Run serves until ctx ends, then ends streams and waits a little for requests in
-// flight. It returns nil after an orderly end. The server must be listening.
+// flight. It returns nil after an orderly end, when no request uses the desk any
+// more. The server must be listening, and can't be run again.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
@@ -181,9 +186,10 @@ func (s *Server) Run(ctx context.Context) error {
 			served <- s.server.Serve(s.listener)
 		}
 	}()
+	var err error
 	select {
-	case err := <-served:
-		return fmt.Errorf("admin: %w", err)
+	case err = <-served:
+		err = fmt.Errorf("admin: %w", err)
 	case <-ctx.Done():
 	}
 	s.end.Do(func() { close(s.closing) })
@@ -192,15 +198,21 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.server.Shutdown(graceful) != nil {
 		_ = s.server.Close() // whoever is still at it has had the time
 	}
-	<-served
+	s.abort()
+	s.working.Lock()
 	s.looks.wait()
-	return nil
+	s.readiness.wait()
+	return err
 }
 
-// serverLog takes what net/http has to say.
+// serverLog takes what net/http has to say: what strangers do wrong, as a rule.
 type serverLog struct{ log *slog.Logger }
 
 func (l *serverLog) Write(line []byte) (int, error) {
-	l.log.Debug("admin listener", "message", string(line))
+	level := slog.LevelDebug
+	if bytes.Contains(line, []byte("panic serving")) {
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, "admin listener", "message", string(line))
 	return len(line), nil
 }

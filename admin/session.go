@@ -7,8 +7,8 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -26,6 +26,8 @@ var (
 	ErrWrongToken = errors.New("no such token")
 	// ErrTooManyFailures: too many wrong tokens came from this address.
 	ErrTooManyFailures = errors.New("too many wrong tokens; wait a minute")
+	// ErrWrongName: the name would not fit the audit.
+	ErrWrongName = errors.New("the name is too long or has control characters")
 )
 
 // Caller is who asks.
@@ -44,6 +46,16 @@ type Session struct {
 	By string
 	// Expired says that the request came with a session that is over.
 	Expired bool
+}
+
+// Named is who acts, for the audit: what the caller says of himself, and what is
+// known of him.
+func (c Caller) Named(by string) string {
+	known := c.Role.String() + " token"
+	if by == "" {
+		return known
+	}
+	return by + " (" + known + ")"
 }
 
 type callerKey struct{}
@@ -136,11 +148,15 @@ func (s *sessions) end(id string) {
 }
 
 // Login begins a session for whoever has the token, under a name for the audit,
-// and sets its cookie. The errors are [ErrWrongToken] and [ErrTooManyFailures].
+// and sets its cookie. The errors are [ErrWrongToken], [ErrTooManyFailures] and
+// [ErrWrongName].
 func (s *Surface) Login(w http.ResponseWriter, r *http.Request, token, by string) error {
 	srv := s.server
 	if srv.tokens.role(token) == RoleNone {
 		return srv.wrongToken(r)
+	}
+	if checkText("name", by, maxBy) != nil {
+		return ErrWrongName
 	}
 	id := srv.sessions.begin(token, by, srv.options.Now())
 	http.SetCookie(w, srv.cookie(id, int(sessionLife/time.Second)))
@@ -164,15 +180,26 @@ func (s *Server) cookie(value string, age int) *http.Cookie {
 
 // wrongToken counts and logs a failure.
 func (s *Server) wrongToken(r *http.Request) error {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	if s.failures.add(host, time.Now()) {
+	remote := remoteOf(r)
+	if s.failures.add(remote, s.options.Now()) {
 		return ErrTooManyFailures
 	}
-	s.log.Warn("a request to the admin listener had a wrong token", "remote", host, "path", r.URL.Path)
+	s.log.Warn("a request to the admin listener had a wrong token", "remote", remote, "path", r.URL.Path)
 	return ErrWrongToken
+}
+
+// remoteOf is where a request comes from: an address, or of IPv6 the network of one
+// customer, who has as many addresses as he likes.
+func remoteOf(r *http.Request) string {
+	address, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	ip := address.Addr().Unmap().WithZone("")
+	if network, err := ip.Prefix(64); ip.Is6() && err == nil {
+		return network.String()
+	}
+	return ip.String()
 }
 
 // console checks the session of a request and hands it on.
@@ -190,12 +217,14 @@ func (s *Server) console(next http.Handler) http.Handler {
 		}
 		if changes(r.Method) && caller.Role != RoleNone &&
 			subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(caller.Session.CSRF)) != 1 {
-			writeProblem(w, problem{
-				Status: http.StatusForbidden, Title: "Form of another session",
-				Detail: "The form does not belong to this session. Load the page again.",
-			})
+			writeProblem(w, newProblem(http.StatusForbidden, "The form does not belong to this session. Load the page again."))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})
+}
+
+// changes reports whether a method may change something.
+func changes(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }

@@ -199,7 +199,22 @@ func (d *Desk) Retry(ctx context.Context, filter gobridge.Filter, who Who) (int,
 	}
 }
 
-// Dead returns a page of dead letters.
-func (d *Desk) Dead(ctx context.Context, query gobridge.DeadQuery) (gobridge.DeadPage, error) {
-	return d.store.QueryDead(ctx, query)
+// DeadPage is a page of dead letters, without their payloads: [Desk.Get] has one.
+type DeadPage struct {
+	Records []RecordView `json:"dead_letters"`
+	// Cursor asks for the next page; empty after the last.
+	Cursor string `json:"cursor"`
+}
+
+// Dead returns a page of dead letters, oldest first.
+func (d *Desk) Dead(ctx context.Context, query gobridge.DeadQuery) (DeadPage, error) {
+	page, err := d.store.QueryDead(ctx, query)
+	if err != nil {
+		return DeadPage{}, err
+	}
+	out := DeadPage{Records: make([]RecordView, len(page.Records)), Cursor: page.Cursor}
+	for i := range page.Records {
+		out.Records[i] = ViewOf(&page.Records[i])
+	}
+	return out, nil
 }

@@ -309,12 +309,12 @@ func TestExportAndImportResume(t *testing.T) {
 
 	there := newWorld(t, memory.Options{}, nil)
 	half := whole[:length]
-	report, err := there.desk.Import(t.Context(), bytes.NewReader(half), operate.Target{}, false, nil)
+	report, err := there.desk.Import(t.Context(), bytes.NewReader(half), operate.Target{}, ann, false, nil)
 	w.must(err)
 	if report.Imported != len(refs) || report.Held != 0 {
 		t.Fatalf("the first half: %+v", report)
 	}
-	report, err = there.desk.Import(t.Context(), bytes.NewReader(whole), operate.Target{}, false, nil)
+	report, err = there.desk.Import(t.Context(), bytes.NewReader(whole), operate.Target{}, ann, false, nil)
 	w.must(err)
 	if report.Imported+report.Held != 451 || report.Held != len(refs) {
 		t.Fatalf("the whole: %+v", report)
@@ -332,7 +332,7 @@ func TestExportAndImportResume(t *testing.T) {
 			t.Fatalf("record %d is %+v, want %+v", i, b, a)
 		}
 	}
-	if _, err := there.desk.Import(t.Context(), bytes.NewReader(cut), operate.Target{}, false, nil); err == nil || !strings.Contains(err.Error(), "line ") {
+	if _, err := there.desk.Import(t.Context(), bytes.NewReader(cut), operate.Target{}, ann, false, nil); err == nil || !strings.Contains(err.Error(), "line ") {
 		t.Errorf("a cut line: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx)}
+	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx), Bindings: []BindingStatus{}}
 	for _, b := range v.bindings {
 		one, err := v.status(ctx, b)
 		if err != nil {

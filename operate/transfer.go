@@ -85,8 +85,9 @@ type ImportReport struct {
 
 // Import stores the dead letters of an export, those that are not here yet, as
 // dead letters; to is where, unless empty: a binding that is another than
-// theirs. It can be run again after it was interrupted.
-func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, dryRun bool, progress func(int)) (ImportReport, error) {
+// theirs. It can be run again after it was interrupted. Who is for desks that keep
+// a log of their own: the store's audit has no entry for it.
+func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, _ Who, dryRun bool, progress func(int)) (ImportReport, error) {
 	var report ImportReport
 	of, err := d.partitionsOf(ctx, to)
 	if err != nil {

@@ -112,16 +112,12 @@ func newDeadList(p *place) *cobra.Command {
 	return cmd
 }
 
-func (p *place) writeDead(page *gobridge.DeadPage, name string) error {
-	views := make([]operate.RecordView, len(page.Records))
-	for i := range page.Records {
-		views[i] = operate.ViewOf(&page.Records[i])
-	}
+func (p *place) writeDead(page *operate.DeadPage, name string) error {
 	if p.json {
-		return p.writeJSON(map[string]any{"dead_letters": views, "cursor": page.Cursor})
+		return p.writeJSON(page)
 	}
 	var out bytes.Buffer
-	for _, v := range views {
+	for _, v := range page.Records {
 		key := ""
 		if v.Key != "" {
 			key = "  key " + v.Key
@@ -134,7 +130,7 @@ func (p *place) writeDead(page *gobridge.DeadPage, name string) error {
 	switch {
 	case page.Cursor != "":
 		fmt.Fprintf(&out, "more:\n     %s\n", p.command([]string{"gobridge", "dead", "list", name, "--cursor", page.Cursor}))
-	case len(views) == 0:
+	case len(page.Records) == 0:
 		out.WriteString("no dead letters\n")
 	}
 	_, err := p.stdout.Write(out.Bytes())
@@ -404,7 +400,7 @@ yet; it can be repeated after it was interrupted. To send them, redrive them.`,
 }
 
 func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []string) error {
-	read := func(ctx context.Context, dry bool) (operate.ImportReport, error) {
+	read := func(ctx context.Context, who operate.Who, dry bool) (operate.ImportReport, error) {
 		in := io.Reader(os.Stdin)
 		if args[0] != "-" {
 			f, err := os.Open(args[0])
@@ -416,7 +412,7 @@ func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []
 		}
 		progress, end := a.progress("read")
 		defer end()
-		report, err := d.Import(ctx, in, to, dry, progress)
+		report, err := d.Import(ctx, in, to, who, dry, progress)
 		if err != nil {
 			err = fmt.Errorf("%s: %w (%d imported until then)", args[0], err, report.Imported)
 		}
@@ -426,14 +422,14 @@ func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []
 		return fmt.Sprintf("%s %s dead letters of %s; %s are here already", verb, thousands(int64(r.Imported)), args[0], thousands(int64(r.Held)))
 	}
 	if !a.yes {
-		report, err := read(ctx, true)
+		report, err := read(ctx, operate.Who{}, true)
 		if err != nil {
 			return err
 		}
 		return a.run(ctx, args, text("import", report), report, nil)
 	}
-	return a.run(ctx, args, "", nil, func(ctx context.Context, _ operate.Who) (string, any, error) {
-		report, err := read(ctx, false)
+	return a.run(ctx, args, "", nil, func(ctx context.Context, who operate.Who) (string, any, error) {
+		report, err := read(ctx, who, false)
 		return text("imported", report), report, err
 	})
 }
