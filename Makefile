@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-live race lint fuzz model bench bench-dynamodb torture kill docs
+.PHONY: help run demo build test test-live race lint fuzz model bench bench-dynamodb torture chain kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,9 +32,15 @@ test: ## all hermetic tests
 		echo "== $$module"; (cd $$module && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
 	done
 
-test-live: ## the DynamoDB store, and processes on it, against an independent emulator (built on the first run: minutes)
+test-live: ## against real brokers and independent emulators of AWS (installed or built on the first run: minutes)
 	scripts/dynamodb-live.sh $(GO) test -count=1 ./internal/fakedynamo ./store/dynamodb
 	TORTURE_ROUNDS=10 scripts/dynamodb-live.sh $(GO) test -count=1 -v -run '$(ON_TABLE)' ./torture
+	scripts/nats-live.sh $(GO) test -count=1 -run Live ./transport/nats
+	scripts/amqp-live.sh $(GO) test -count=1 ./internal/fakeamqp ./transport/amqp
+	scripts/mqtt-live.sh $(GO) test -count=1 -run Live ./transport/mqtt
+	scripts/kafka-live.sh $(GO) test -count=1 -run Live ./transport/kafka
+	scripts/aws-live.sh $(GO) test -count=1 -run Live ./transport/sqs
+	scripts/brokers-live.sh $(GO) test -count=1 -v -run Live ./chain
 
 race: ## the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on ./...
@@ -56,6 +62,9 @@ kill: ## kill, freeze, cut off and restart the real binary under load, fill its 
 
 torture: ## the same with ROUNDS (100) rounds, tables in the emulator; TORTURE_SEED repeats a run
 	TORTURE_ROUNDS=$(ROUNDS) scripts/dynamodb-live.sh $(GO) test -count=1 -v -timeout 3h ./torture
+
+chain: ## 100,000 messages through three processes and real brokers, killed and cut off all the time (4 minutes)
+	CHAIN_MESSAGES=100000 scripts/brokers-live.sh $(GO) test -count=1 -v -timeout 30m -run LiveChain ./chain
 
 bench: ## measure store, drainer and the real binary; prints one table (about 4 minutes)
 	$(GO) run ./bench
