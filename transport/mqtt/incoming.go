@@ -133,8 +133,8 @@ func (n *incoming) done(batch []*arrival) {
 // flush acknowledges the messages at the head that are durable. The caller has the
 // lock. What can't be written any more is not acknowledged, and comes again.
 func (r *receiving) flush() {
-	if r.lost {
-		return
+	if r.lost || r.wire.over() {
+		return // and stays known
 	}
 	n := 0
 	for n < len(r.acks) && r.acks[n].durable {
@@ -157,11 +157,14 @@ func (r *receiving) flush() {
 	_ = r.wire.put(out) // bounded; when it fails, the connection has ended
 }
 
-// arrived takes a message of QoS 1 or 2. It waits for room, and meanwhile the
-// connection is not read.
+// arrived takes a message of QoS 1 or 2. It waits for room, unless this one has it
+// already, and meanwhile the connection is not read.
 func (r *receiving) arrived(p *packets.Publish) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p.Duplicate && r.again(p) {
+		return
+	}
 	for !r.room() && !r.lost && !r.over {
 		r.full = true
 		r.changed.Wait()
@@ -172,14 +175,6 @@ func (r *receiving) arrived(p *packets.Publish) {
 		return // it comes again
 	}
 	a := r.arrival(p)
-	if before := r.known[p.PacketID]; p.Duplicate && before != nil && before.qos == p.QoS && same(before, a) {
-		if before.on != r {
-			before.on = r
-			r.acks = append(r.acks, before)
-			r.flush()
-		}
-		return
-	}
 	r.known[p.PacketID] = a
 	a.on = r
 	r.acks = append(r.acks, a)
@@ -189,6 +184,21 @@ func (r *receiving) arrived(p *packets.Publish) {
 		return
 	}
 	r.add(a)
+}
+
+// again takes a message that is known already, and reports whether it is. The caller
+// has the lock.
+func (r *receiving) again(p *packets.Publish) bool {
+	before := r.known[p.PacketID]
+	if before == nil || before.qos != p.QoS || !same(before, r.arrival(p)) {
+		return false
+	}
+	if before.on != r {
+		before.on = r
+		r.acks = append(r.acks, before)
+		r.flush()
+	}
+	return true
 }
 
 // unconfirmed takes a message of QoS 0. There is no way to ask for it later: without

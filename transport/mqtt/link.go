@@ -22,6 +22,7 @@ import (
 const (
 	// connectTime bounds one try to connect, to one address.
 	connectTime = 10 * time.Second
+	noLimit     = 365 * 24 * time.Hour
 	// goodbyeTime bounds the clean end of a connection.
 	goodbyeTime = 2 * time.Second
 )
@@ -103,8 +104,8 @@ func (c *Connection) connectTo(ctx context.Context, address *url.URL, u user) (*
 		ClientID:      u.clientID,
 		Conn:          w,
 		Session:       u.session,
-		PingHandler:   &pinger{wire: w, waits: u.waits},
-		PacketTimeout: connectTime,
+		PingHandler:   &pinger{wire: w, waits: u.waits, keepAlive: c.keepAlive},
+		PacketTimeout: noLimit, // contexts bound all waits
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
 			if u.unconfirmed != nil {
 				u.unconfirmed(p.Packet.Packet())

@@ -121,21 +121,12 @@ func (o *outgoing) sendSome(ctx context.Context, g *group, all []*packets.Publis
 		}
 	}
 	if err := o.wire.send(ctx, buffer.Bytes()); err != nil {
-		if !o.over() {
+		if !o.wire.over() {
 			o.forget(all[from : from+n]) // its turn never came
 		}
 		return 0, err
 	}
 	return n, nil
-}
-
-func (o *outgoing) over() bool {
-	select {
-	case <-o.wire.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // sendUnconfirmed sends what the broker does not answer.

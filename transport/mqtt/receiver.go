@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eclipse/paho.golang/paho"
@@ -217,7 +218,7 @@ func (r *Receiver) hold(ctx context.Context, on *receiving, l *link, handing <-c
 	subscribed := make(chan struct{})
 	go func() {
 		defer close(subscribed)
-		r.subscribe(subscribing, l)
+		r.subscribe(subscribing, l, on.isFull)
 	}()
 	defer func() {
 		stop()
@@ -247,11 +248,11 @@ const (
 
 // subscribe subscribes to all filters: to those that the session has still it changes
 // nothing. Refused ones are logged and tried again.
-func (r *Receiver) subscribe(ctx context.Context, l *link) {
+func (r *Receiver) subscribe(ctx context.Context, l *link, full func() bool) {
 	log := r.connection.log.With("client", r.options.ClientID)
 	left := r.options.Topics
 	for wait := minSubscribeWait; ; wait = min(2*wait, maxSubscribeWait) {
-		refusals, err := r.ask(ctx, l, left)
+		refusals, err := r.ask(ctx, l, left, full)
 		if err != nil {
 			if ctx.Err() == nil {
 				l.wire.fail(fmt.Errorf("subscribe: %w", err))
@@ -281,7 +282,7 @@ type refusal struct {
 }
 
 // ask subscribes to filters, and returns what was not granted.
-func (r *Receiver) ask(ctx context.Context, l *link, filters []string) ([]refusal, error) {
+func (r *Receiver) ask(ctx context.Context, l *link, filters []string, full func() bool) ([]refusal, error) {
 	request := &paho.Subscribe{}
 	for _, f := range filters {
 		if r.options.Share != "" {
@@ -293,7 +294,7 @@ func (r *Receiver) ask(ctx context.Context, l *link, filters []string) ([]refusa
 		}
 		request.Subscriptions = append(request.Subscriptions, paho.SubscribeOptions{Topic: f, QoS: r.options.QoS, RetainHandling: retained})
 	}
-	answer, err := l.client.Subscribe(ctx, request)
+	answer, err := answered(ctx, full, func(ctx context.Context) (*paho.Suback, error) { return l.client.Subscribe(ctx, request) })
 	if answer == nil {
 		return nil, err
 	}
@@ -314,6 +315,36 @@ func (r *Receiver) ask(ctx context.Context, l *link, filters []string) ([]refusa
 		}
 	}
 	return out, nil
+}
+
+// answered waits for the answer to a request, for connectTime at most. Time during
+// which the connection is full, and not read, does not count: the answer may be behind
+// messages for which there is no room.
+func answered[T any](ctx context.Context, full func() bool, request func(context.Context) (T, error)) (T, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for left := connectTime; left > 0; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if left -= time.Second; full() {
+				left = connectTime
+			}
+		}
+		stop(fmt.Errorf("no answer within %s", connectTime))
+	})
+	answer, err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	stop(nil)
+	watch.Wait()
+	return answer, err
 }
 
 // Connect connects under an ID that nobody else has, and subscribes there for a
@@ -337,7 +368,7 @@ func (r *Receiver) Connect(ctx context.Context) (string, error) {
 	if r.options.Share != "" && !l.terms.shares {
 		return "", errors.New("the broker has no shared subscriptions")
 	}
-	refusals, err := look.ask(ctx, l, r.options.Topics)
+	refusals, err := look.ask(ctx, l, r.options.Topics, session.isFull)
 	if err != nil {
 		return "", fmt.Errorf("subscribe: %w", err)
 	}

@@ -369,15 +369,55 @@ func TestFullOfLargeMessages(t *testing.T) {
 	}
 }
 
-// TestSilentBroker: pings that are not answered end a connection.
-func TestSilentBroker(t *testing.T) {
+// TestFullWhileConnecting: a connection holds while there is no room, though the answer
+// to its subscription waits behind the messages.
+func TestFullWhileConnecting(t *testing.T) {
+	t.Parallel() // it waits longer than a subscription may take
 	b := newBroker(t)
-	b.mute = true
-	j := &journal{}
-	(&collector{}).run(t, receiver(t, open(t, b.url(), func(o *mqtt.Options) { o.KeepAlive = time.Second }, j.keep)))
-	eventually(t, "another connection", func() bool { return b.connected() > 1 })
-	if !j.has("has not answered a ping") {
-		t.Error("it is not said that the broker is silent")
+	k := &collector{gate: make(chan struct{})}
+	k.run(t, receiver(t, open(t, b.url(), func(o *mqtt.Options) { o.KeepAlive = 4 * time.Second })))
+	eventually(t, "a subscription", b.subscribed)
+	const n = 20
+	payload := make([]byte, 4<<20)
+	for range n {
+		b.publish(asPublished(messaging.Envelope{Payload: payload}, "in/x", 1))
+	}
+	eventually(t, "a full queue", func() bool { return b.sent() >= 16 })
+	b.cut()
+	eventually(t, "another connection", func() bool { return b.connected() == 2 })
+	pings := func() (n int) {
+		b.set(func() { n = b.pings })
+		return n
+	}
+	before := pings()
+	eventually(t, "15 seconds of pings", func() bool { return pings() >= before+5 || b.connected() > 2 })
+	close(k.gate)
+	k.await(t, "all messages", count(n))
+	eventually(t, "the acknowledgement of all", func() bool { return b.left() == 0 })
+	if b.connected() != 2 {
+		t.Errorf("%d connections, want two: waiting for room ended one", b.connected())
+	}
+	if got := len(k.all()); got != n {
+		t.Errorf("%d messages, want %d: some came twice", got, n)
+	}
+}
+
+// TestSilentBroker: pings that are not answered end a connection, whatever interval the
+// broker would like better.
+func TestSilentBroker(t *testing.T) {
+	never, seldom := uint16(0), uint16(65535)
+	for name, wanted := range map[string]*uint16{"as asked": nil, "never": &never, "seldom": &seldom} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			b.mute, b.greeting.ServerKeepAlive = true, wanted
+			j := &journal{}
+			(&collector{}).run(t, receiver(t, open(t, b.url(), func(o *mqtt.Options) { o.KeepAlive = time.Second }, j.keep)))
+			eventually(t, "another connection", func() bool { return b.connected() > 1 })
+			if !j.has("has not answered a ping") {
+				t.Error("it is not said that the broker is silent")
+			}
+		})
 	}
 }
 

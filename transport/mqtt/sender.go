@@ -204,7 +204,7 @@ func (s *Sender) answer(topic string, a answer, sent bool, err error, o *outgoin
 	if code, guilty := condemns(err); guilty && o.lone(1) {
 		return outcome(code, err, computed)
 	}
-	if !sent && !o.over() {
+	if !sent && !o.wire.over() {
 		// The broker had no room for it, which is not the message's fault.
 		return gobridge.Unavailable(err)
 	}

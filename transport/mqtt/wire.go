@@ -137,6 +137,16 @@ func (w *wire) put(packets []byte) error {
 	return err
 }
 
+// over reports whether the connection has ended.
+func (w *wire) over() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // errStuck: the broker did not take what was written in time.
 var errStuck = errors.New("the broker did not read what was sent in time")
 
@@ -160,9 +170,7 @@ func (w *wire) Close() error {
 
 // why returns the reason for the end.
 func (w *wire) why() error {
-	select {
-	case <-w.ended:
-	default:
+	if !w.over() {
 		return errClosed
 	}
 	switch {
@@ -177,17 +185,21 @@ func (w *wire) why() error {
 // pinger keeps a connection alive, and ends it when the broker is silent. Unlike the
 // library's own it does not mind that nothing is read while messages wait for room.
 type pinger struct {
-	wire  *wire
-	waits func() bool // reports whether this side has stopped reading; nil for never
+	wire      *wire
+	waits     func() bool // reports whether this side has stopped reading; nil for never
+	keepAlive time.Duration
 }
 
 // Run sends a ping request after each three quarters of the interval that the broker
-// was promised (section 3.1.2.10) until ctx ends.
+// was promised (section 3.1.2.10) until ctx ends. A broker that wants a longer one, or
+// none (section 3.2.2.3.14), is asked as often as it was told: its silence has to be
+// noticed all the same.
 func (p *pinger) Run(ctx context.Context, _ net.Conn, seconds uint16) error {
-	interval := time.Duration(seconds) * time.Second * 3 / 4
-	if interval <= 0 {
-		return nil
+	interval := p.keepAlive
+	if asked := time.Duration(seconds) * time.Second; asked > 0 {
+		interval = min(interval, asked)
 	}
+	interval = interval * 3 / 4
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for first := true; ; first = false {
