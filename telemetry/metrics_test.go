@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,8 @@ import (
 
 	"gobridge"
 	"gobridge/bridge"
+	"gobridge/messaging"
+	"gobridge/store/memory"
 	"gobridge/telemetry"
 )
 
@@ -422,5 +425,42 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { o.Observe(context.Background(), e) }); n > most {
 			t.Errorf("%s: %v allocations, want %v at most", kind, n, most)
 		}
+	}
+}
+
+// BenchmarkDelivery delivers b.N records from a memory store to a destination that
+// takes no time, told of and not: two halves of one run, in turns.
+func BenchmarkDelivery(b *testing.B) {
+	_, o := began(b, telemetry.Options{})
+	for _, observer := range []bridge.Observer{nil, o} {
+		name := "untold"
+		var sender gobridge.Sender = senderFunc(func(_ context.Context, batch []gobridge.Delivery) []error { return make([]error, len(batch)) })
+		if observer != nil {
+			name, sender = "told", o.Sender("orders", "crm", sender)
+		}
+		b.Run(name, func(b *testing.B) {
+			br, err := bridge.New(memory.New(memory.Options{}), bridge.Options{
+				Observer: observer,
+				Routes:   []bridge.Route{{Name: "orders", Bindings: []bridge.Binding{{Name: "crm", Sender: sender}}}},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var all []messaging.Envelope
+			for i := range b.N {
+				if all = append(all, messaging.Envelope{ID: strconv.Itoa(i), Payload: make([]byte, 256)}); len(all) == 1000 || i == b.N-1 {
+					if _, err := br.Route("orders").Publish(b.Context(), all...); err != nil {
+						b.Fatal(err)
+					}
+					all = all[:0]
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			if err := br.Drain(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+		})
 	}
 }

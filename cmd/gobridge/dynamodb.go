@@ -67,7 +67,9 @@ func openDynamoDB(ctx context.Context, c *config.DynamoDB, observer dynamodb.Obs
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamodb.Open(ctx, client, dynamoDBOptions(c, log))
+	options := dynamoDBOptions(c, log)
+	options.Observer = observer
+	store, err := dynamodb.Open(ctx, client, options)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}

@@ -25,13 +25,14 @@ func TestDynamoDB(t *testing.T) {
 version: 1
 store: { dynamodb: { table: outbox, region: eu-central-1, endpoint: %q } }
 http: { listen: "127.0.0.1:0" }
+admin: { listen: "127.0.0.1:0", tokens: { read: %q } }
 routes:
   orders:
     source: { http: { path: /orders } }
     ordering_key: payload.customer
     bindings:
       lines: { file: { path: %q } }
-`, server.URL(), file)
+`, server.URL(), readToken, file)
 	config := write(t, text)
 	command := func(args ...string) (int, string) {
 		var stdout, stderr bytes.Buffer
@@ -77,6 +78,16 @@ routes:
 	}
 	if status, said := command("status"); status != statusOK || !strings.Contains(said, "orders/lines") {
 		t.Fatalf("status: %d, says %s", status, said)
+	}
+	scraped := scrapeOf(t, p.admin(), readToken)
+	for _, want := range []string{
+		`gobridge_dynamodb_outbox_claim_scan_pages_total{binding="lines",partition="orders/lines/0",route="orders"}`,
+		`gobridge_dynamodb_write_units_total{operation="persist",resource="table"}`,
+		`gobridge_dynamodb_calls_total{operation="claim",resource=`,
+	} {
+		if !strings.Contains(scraped, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
 	}
 	if status := p.stop(); status != statusOK {
 		t.Fatalf("stopped with status %d: %s", status, p.stderr.String())

@@ -30,7 +30,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 			err = nil
 		}
 	}()
-	m, err := startMeasures(ctx, c)
+	m, err := startMeasures(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	}
 	defer func() { err = closing(err, out) }()
 
-	b, err := bridge.New(store, bridgeOptions(c, out, m.Observer(), log))
+	b, err := bridge.New(store, bridgeOptions(c, out, m, log))
 	if err != nil {
 		return &failure{err}
 	}
@@ -61,7 +61,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, func(route string) httpsource.Publish { return b.Route(route).Publish }, log)
+	server, err := newServer(c, func(route string) httpsource.Publish { return m.publish(route, b.Route(route).Publish) }, log)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 		}
 		defer func() { _ = adminServer.Close() }()
 	}
-	in := &intake{bridge: b, receivers: receivers, log: log}
+	in := &intake{bridge: b, receivers: m.receivers(receivers), log: log}
 	if c.UsesHTTP() {
 		if err := server.Listen(ctx); err != nil {
 			return &failure{err}

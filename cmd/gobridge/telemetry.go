@@ -2,27 +2,33 @@ package main
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"time"
 
 	"gobridge"
 	"gobridge/bridge"
 	"gobridge/config"
+	"gobridge/messaging"
 	"gobridge/store/dynamodb"
 	"gobridge/telemetry"
+	"gobridge/transport/httpsource"
 )
 
-// measures is what a process tells of itself.
+// measures is what a process tells of itself; nil tells nobody.
 type measures struct {
 	exporters *telemetry.Exporters
 	observer  *telemetry.Observer
+	tracer    *telemetry.Tracer // nil for no traces
 }
 
 // startMeasures makes what the configuration asks for, nil if nobody would see it.
-func startMeasures(ctx context.Context, c *config.Config) (*measures, error) {
+func startMeasures(ctx context.Context, c *config.Config, log *slog.Logger) (*measures, error) {
 	if c.Admin == nil && c.Telemetry == nil {
 		return nil, nil //nolint:nilnil // there may be none
 	}
-	options := telemetry.Options{Version: version()}
+	options := telemetry.Options{Version: version(), Instance: messaging.NewID(), Logger: log}
+	options.Host, _ = os.Hostname() // without one it is not said
 	if c.Telemetry != nil && c.Telemetry.OTLP != nil {
 		o := c.Telemetry.OTLP
 		options.Endpoint, options.Interval, options.Traces = o.Endpoint.Reveal(), time.Duration(o.Interval), float64(o.Traces)
@@ -39,7 +45,7 @@ func startMeasures(ctx context.Context, c *config.Config) (*measures, error) {
 	if err != nil {
 		return nil, &failure{err}
 	}
-	return &measures{exporters, observer}, nil
+	return &measures{exporters, observer, exporters.Tracer()}, nil
 }
 
 // Observer returns what a bridge tells, nil for nobody.
@@ -65,6 +71,34 @@ func (m *measures) Table() dynamodb.Observer {
 	return tableObserver{m.observer}
 }
 
+// publish returns what makes a route's messages durable, told of.
+func (m *measures) publish(route string, inside httpsource.Publish) httpsource.Publish {
+	if m == nil {
+		return inside
+	}
+	return httpsource.Publish(m.tracer.Publish(route, telemetry.Publish(inside)))
+}
+
+// receivers returns receivers, by route, that are told of.
+func (m *measures) receivers(all map[string]gobridge.Receiver) map[string]gobridge.Receiver {
+	if m == nil {
+		return all
+	}
+	out := map[string]gobridge.Receiver{}
+	for route, r := range all {
+		out[route] = m.tracer.Receiver(route, m.observer.Receiver(route, r))
+	}
+	return out
+}
+
+// sender returns a binding's sender, told of.
+func (m *measures) sender(route, binding string, inside gobridge.Sender) gobridge.Sender {
+	if m == nil {
+		return inside
+	}
+	return m.tracer.Sender(m.observer.Sender(route, binding, inside))
+}
+
 // watch reads the gauges of a store and a bridge from now on.
 func (m *measures) watch(store gobridge.Store, b *bridge.Bridge) error {
 	if m == nil {
@@ -75,7 +109,7 @@ func (m *measures) watch(store gobridge.Store, b *bridge.Bridge) error {
 }
 
 // measuresTime bounds the last export.
-const measuresTime = 5 * time.Second
+const measuresTime = 3 * time.Second
 
 // Close sends what is left.
 func (m *measures) Close() error {

@@ -194,12 +194,12 @@ var (
 )
 
 // bridgeOptions turns the configuration into the engine's.
-func bridgeOptions(c *config.Config, out *senders, observer bridge.Observer, log *slog.Logger) bridge.Options {
+func bridgeOptions(c *config.Config, out *senders, m *measures, log *slog.Logger) bridge.Options {
 	options := bridge.Options{
 		LeaseTerm: time.Duration(c.LeaseTerm),
 		Grace:     time.Duration(c.Grace),
 		Removed:   bridge.RemovedRefuse,
-		Observer:  observer,
+		Observer:  m.Observer(),
 		Logger:    log,
 	}
 	for _, p := range c.Parked {
@@ -221,7 +221,8 @@ func bridgeOptions(c *config.Config, out *senders, observer bridge.Observer, log
 			route.OrderingKey = r.OrderingKey.Eval
 		}
 		for _, binding := range slices.Sorted(maps.Keys(r.Bindings)) {
-			route.Bindings = append(route.Bindings, newBinding(binding, r.Bindings[binding], out.of[[2]string{name, binding}]))
+			sender := m.sender(name, binding, out.of[[2]string{name, binding}])
+			route.Bindings = append(route.Bindings, newBinding(binding, r.Bindings[binding], sender))
 		}
 		options.Routes = append(options.Routes, route)
 	}
