@@ -55,7 +55,11 @@ const maxAnswer = 256 << 20
 func NewClient(o ClientOptions) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil || u.Path != "" && u.Path != "/" {
-		return nil, fmt.Errorf("%q is no address of an admin listener, like https://bridge.example.com:9090", o.URL)
+		shown := "that" // it may have a password
+		if err == nil {
+			shown = strconv.Quote(u.Redacted())
+		}
+		return nil, fmt.Errorf("%s is no address of an admin listener, like https://bridge.example.com:9090", shown)
 	}
 	if o.Token == "" {
 		return nil, errors.New("no token for the admin listener")

@@ -48,7 +48,7 @@ type Options struct {
 	// Console is the web console; nil is none.
 	Console Console
 
-	// Now is the clock of sessions; time.Now when nil.
+	// Now is the clock of tokens and sessions; time.Now when nil.
 	Now func() time.Time
 	// Logger gets what operators should know; nil discards.
 	Logger *slog.Logger

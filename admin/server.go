@@ -26,7 +26,6 @@ const (
 	idleTimeout       = time.Minute
 	maxHeaderBytes    = 32 << 10
 	maxConnections    = 512
-	grace             = 5 * time.Second
 
 	lookAge   = time.Second // for how long a status is good
 	lookTime  = 10 * time.Second
@@ -51,7 +50,8 @@ type Server struct {
 	listener net.Listener  // set by Listen
 	closing  chan struct{} // closed when the server ends: streams end
 	end      sync.Once
-	working  sync.RWMutex // read by every request; locked for good at the end
+	grace    time.Duration // for requests in flight at the end
+	working  sync.RWMutex  // read by every request; locked for good at the end
 	abort    context.CancelFunc
 }
 
@@ -63,9 +63,9 @@ func New(options Options) (*Server, error) {
 	options.setDefaults()
 	s := &Server{
 		options: options, log: options.Logger,
-		tokens:  &tokens{read: options.Read, operate: options.Operate, log: options.Logger},
+		tokens:  &tokens{read: options.Read, operate: options.Operate, now: options.Now, log: options.Logger},
 		looks:   &shared[operate.Status]{ask: options.Desk.Status, age: lookAge, limit: lookTime},
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), grace: 5 * time.Second,
 	}
 	s.readiness = &shared[struct{}]{age: lookAge, limit: readyTime, ask: func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, options.Ready(ctx)
@@ -193,7 +193,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.end.Do(func() { close(s.closing) })
-	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if s.server.Shutdown(graceful) != nil {
 		_ = s.server.Close() // whoever is still at it has had the time

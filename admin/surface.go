@@ -37,7 +37,7 @@ func (s *Surface) Watch(ctx context.Context, f func(operate.Status, error) error
 	for {
 		status, err := s.Status(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end that was asked for
 		}
 		if err := f(status, err); err != nil {
 			return err

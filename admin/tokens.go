@@ -18,6 +18,7 @@ const tokenAge = 3 * time.Second
 // tokens know which role a token has.
 type tokens struct {
 	read, operate func() ([]string, error)
+	now           func() time.Time
 	log           *slog.Logger
 
 	mu     sync.Mutex
@@ -67,10 +68,11 @@ func (k *tokens) load() ([]knownToken, error) {
 func (k *tokens) current() []knownToken {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Since(k.readAt) < tokenAge && !k.readAt.IsZero() {
+	now := k.now()
+	if now.Sub(k.readAt) < tokenAge && !k.readAt.IsZero() {
 		return k.known
 	}
-	k.readAt = time.Now()
+	k.readAt = now
 	switch known, err := k.load(); {
 	case err == nil:
 		k.known, k.failed = known, false
