@@ -11,6 +11,7 @@ import (
 
 	"gobridge"
 	"gobridge/admin"
+	"gobridge/admin/console"
 	"gobridge/bridge"
 	"gobridge/config"
 	"gobridge/internal/clienttls"
@@ -36,6 +37,7 @@ func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measu
 		Desk:     operate.New(store, operate.Options{Plan: planOf(c)}),
 		Ready:    func(ctx context.Context) error { return ready(ctx, store, b) },
 		Config:   c.Show,
+		Console:  console.New,
 		UnhealthyAfterOf: func(route, binding string) time.Duration {
 			return time.Duration(c.Routes[route].Bindings[binding].UnhealthyAfter)
 		},

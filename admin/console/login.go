@@ -1,0 +1,103 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"gobridge/admin"
+)
+
+// maxBy bounds the name of whoever logs in, in bytes.
+const maxBy = 100
+
+// loginPage asks for a token.
+type loginPage struct {
+	Next string // where to go then
+	By   string
+	Bad  string
+	// Expired says that there was a session, and Kept that what was typed is kept.
+	Expired, Kept bool
+	// Again says that the browser may have a session after all: it does not send it
+	// when a link from elsewhere led here.
+	Again bool
+	MaxBy int
+}
+
+// askLogin shows the login page in the place of another one.
+func (c *console) askLogin(w http.ResponseWriter, r *http.Request) {
+	caller := admin.CallerOf(r.Context())
+	if caller.Role >= admin.RoleRead {
+		http.Redirect(w, r, local(r.URL.Query().Get("next")), http.StatusSeeOther)
+		return
+	}
+	page := loginPage{Next: "/", Expired: caller.Session.Expired, Again: r.Header.Get("Cookie") == ""}
+	status := http.StatusOK
+	switch {
+	case r.URL.Path == "/login":
+		page.Next = local(r.URL.Query().Get("next"))
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		page.Next, status = local(r.URL.RequestURI()), http.StatusUnauthorized
+	}
+	c.showLogin(w, r, status, page)
+}
+
+// keepTyped asks for a login in the middle of an act, and leads back to its form
+// with what was typed. The act itself is not done: what it would do is shown anew.
+func (c *console) keepTyped(w http.ResponseWriter, r *http.Request) {
+	q := clone(r.URL.Query())
+	for to, from := range map[string]string{"reason": "reason", "typed": "key"} {
+		if text := r.PostFormValue(from); text != "" && len(text) <= maxReason {
+			q.Set(to, text)
+		}
+	}
+	page := loginPage{Next: local("/act?" + q.Encode()), Expired: true, Kept: q.Get("reason") != "" || q.Get("typed") != ""}
+	c.showLogin(w, r, http.StatusUnauthorized, page)
+}
+
+func (c *console) showLogin(w http.ResponseWriter, r *http.Request, status int, page loginPage) {
+	page.MaxBy = maxBy
+	v := newView(r, "Log in")
+	v.Data = page
+	c.write(w, r, status, "login.html", v)
+}
+
+func (c *console) doLogin(w http.ResponseWriter, r *http.Request) {
+	page := loginPage{Next: local(r.PostFormValue("next")), By: strings.TrimSpace(r.PostFormValue("by"))}
+	status := http.StatusUnprocessableEntity
+	switch {
+	case page.By == "":
+		page.Bad = "Give your name: it is kept beside what you do."
+	case len(page.By) > maxBy:
+		page.By, page.Bad = "", "That name is too long."
+	default:
+		err := c.surface.Login(w, r, strings.TrimSpace(r.PostFormValue("token")), page.By)
+		if err == nil {
+			http.Redirect(w, r, page.Next, http.StatusSeeOther)
+			return
+		}
+		page.Bad, status = "No role has this token.", http.StatusUnauthorized
+		switch {
+		case errors.Is(err, admin.ErrWrongName):
+			page.Bad, status = "That name has characters that can't be seen.", http.StatusUnprocessableEntity
+		case errors.Is(err, admin.ErrTooManyFailures):
+			page.Bad, status = "Too many wrong tokens came from your address: wait a minute.", http.StatusTooManyRequests
+		}
+	}
+	c.showLogin(w, r, status, page)
+}
+
+func (c *console) doLogout(w http.ResponseWriter, r *http.Request) {
+	c.surface.Logout(w, r)
+	http.Redirect(w, r, "/login?"+url.Values{"next": {"/"}}.Encode(), http.StatusSeeOther)
+}
+
+// session tells a script whether there is one.
+func (c *console) session(w http.ResponseWriter, r *http.Request) {
+	if admin.CallerOf(r.Context()).Role < admin.RoleRead {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
