@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"gobridge"
 )
 
@@ -16,16 +18,16 @@ var ErrRunning = errors.New("the bridge is running already")
 
 // Bridge is a set of routes over a store. It is safe for concurrent use.
 type Bridge struct {
-	store        gobridge.Store
-	opts         Options
-	routes       map[string]*RouteHandle
-	outlets      []*outlet
-	destinations []*destination // the partitions of all outlets
-	byPartition  map[gobridge.Partition]*destination
+	store  gobridge.Store
+	opts   Options // as they were given, but for the routes: see lineup
+	lineup atomic.Pointer[lineup]
 
 	running atomic.Bool
-	holds   atomic.Pointer[holds] // the pauses and halts last seen
-	strays  sync.WaitGroup        // sends that outlived their lease
+	keeper  atomic.Pointer[keeper] // nil while it does not run
+	// changing is held while the lineup is being exchanged.
+	changing *semaphore.Weighted
+	holds    atomic.Pointer[holds] // the pauses and halts last seen
+	strays   sync.WaitGroup        // sends that outlived their lease
 
 	repeats  repeats
 	troubles troubles
@@ -43,29 +45,21 @@ func New(store gobridge.Store, opts Options) (*Bridge, error) {
 	}
 	b := &Bridge{
 		store: store, opts: opts,
-		routes:      map[string]*RouteHandle{},
-		byPartition: map[gobridge.Partition]*destination{},
-		troubles:    troubles{now: opts.Now},
+		changing: semaphore.NewWeighted(1),
+		troubles: troubles{now: opts.Now},
 	}
-	for i := range opts.Routes {
-		r := &opts.Routes[i]
-		h := &RouteHandle{bridge: b, route: *r}
-		for j := range r.Bindings {
-			o := newOutlet(b, r, &r.Bindings[j])
-			h.outlets = append(h.outlets, o)
-			b.outlets = append(b.outlets, o)
-			b.destinations = append(b.destinations, o.shards...)
-			for _, d := range o.shards {
-				b.byPartition[d.partition] = d
-			}
-		}
-		b.routes[r.Name] = h
+	l := newLineup(opts.Parked, opts.Repartitioned)
+	for _, r := range opts.Routes {
+		h, s := newHandle(b, r.Name), newSetup(b, r, nil)
+		h.setup.Store(s)
+		l.add(h, s)
 	}
+	b.lineup.Store(l)
 	return b, nil
 }
 
 // Route returns the way into a route, nil if there is none of that name.
-func (b *Bridge) Route(name string) *RouteHandle { return b.routes[name] }
+func (b *Bridge) Route(name string) *RouteHandle { return b.lineup.Load().routes[name] }
 
 // Run drains the routes' outboxes, those that this process gets the leases of,
 // until ctx ends. Then it claims nothing more, waits up to Options.Grace for
@@ -81,7 +75,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer b.running.Store(false)
 	dead, err := b.awaitPartitions(ctx)
 	if err == nil {
-		err = b.checkRemoved(ctx)
+		err = b.checkRemoved(ctx, b.lineup.Load())
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -101,7 +95,7 @@ func (b *Bridge) Drain(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer b.running.Store(false)
-	dead, err := b.checkPartitions(ctx)
+	dead, err := b.checkPartitions(ctx, b.lineup.Load())
 	if err != nil {
 		return err
 	}
@@ -124,26 +118,22 @@ func (b *Bridge) drain(ctx context.Context, dead map[gobridge.Partition]sighting
 	var stuck atomic.Bool
 	k := &keeper{
 		leases: b.opts.Leases, store: b.store, owner: b.opts.Owner, term: b.opts.LeaseTerm,
-		log: b.opts.Logger, repeats: &b.repeats, troubles: &b.troubles, once: once, serves: b.serves(), sightings: dead,
+		log: b.opts.Logger, repeats: &b.repeats, troubles: &b.troubles, once: once, sightings: dead,
+		lineup: b.lineup.Load, changed: make(chan struct{}, 1),
 		event: func(e Event) {
-			if d := b.byPartition[e.Partition]; d != nil {
-				d.observe(ctx, e)
-			}
+			e.Route, e.Binding, _, _ = e.Partition.Split()
+			b.observe(ctx, e)
 		},
 		serve: func(intake, work context.Context, p gobridge.Partition, token gobridge.Token, ended func() bool) error {
-			d := b.byPartition[p]
-			d.draining(1)
-			defer d.draining(-1)
-			err := d.serve(intake, work, token, ended, once)
+			err := b.serve(intake, work, p, token, ended, once)
 			if errors.Is(err, errStuck) && ctx.Err() != nil {
 				stuck.Store(true)
 			}
 			return err
 		},
 	}
-	for _, d := range b.destinations {
-		k.partitions = append(k.partitions, d.partition)
-	}
+	b.keeper.Store(k)
+	defer b.keeper.Store(nil)
 	err := k.run(ctx)
 	stopWatching()
 	watch.Wait()
@@ -156,13 +146,21 @@ func (b *Bridge) drain(ctx context.Context, dead map[gobridge.Partition]sighting
 	return nil
 }
 
-// serves is what this process tells others that it serves.
-func (b *Bridge) serves() []serves {
-	out := make([]serves, len(b.outlets))
-	for i, o := range b.outlets {
-		out[i] = serves{o.route.Name, o.binding.Name, o.route.Partitions}
+// serve drains a partition as it is served now, and goes on with what comes in the
+// place of that under the same token. It returns nil when nothing does.
+func (b *Bridge) serve(
+	intake, work context.Context, p gobridge.Partition, token gobridge.Token, ended func() bool, once bool,
+) error {
+	for {
+		d := b.lineup.Load().byPartition[p]
+		if d == nil {
+			return nil
+		}
+		err := d.serveUntilRetired(intake, work, token, ended, once)
+		if err != nil || intake.Err() != nil || d.retired.Err() == nil {
+			return err
+		}
 	}
-	return out
 }
 
 // waitForStrays waits for sends whose lease ended under them. Their contexts
@@ -184,12 +182,12 @@ func (b *Bridge) waitForStrays() bool {
 // notified is called by the store.
 func (b *Bridge) notified(p gobridge.Partition) {
 	if p != "" {
-		if d := b.byPartition[p]; d != nil {
+		if d := b.lineup.Load().byPartition[p]; d != nil {
 			d.wakeUp()
 		}
 		return
 	}
-	for _, d := range b.destinations {
+	for _, d := range b.lineup.Load().destinations {
 		d.wakeUp()
 	}
 }

@@ -35,9 +35,6 @@ type depth struct {
 	reserved int64     // promised, and not stored yet
 }
 
-// whole is all of depth.persisting: more than there can be calls at a time.
-const whole = 1 << 40
-
 func newDepth(limit int, partitions []gobridge.Partition) *depth {
 	return &depth{limit: int64(limit), partitions: partitions, persisting: semaphore.NewWeighted(whole)}
 }
@@ -97,14 +94,14 @@ type reservation struct {
 // reserve makes room for the records, in every binding with a bound. Where
 // there is none, the whole call is refused, or the binding's records turn into
 // dead letters. The function returned must be called with Persist's answer.
-func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (func(error), error) {
+func (s *setup) reserve(ctx context.Context, records []gobridge.Record) (func(error), error) {
 	var taken []reservation
 	giveBack := func() {
 		for _, r := range taken {
 			r.depth.settle(r.n, false)
 		}
 	}
-	for _, o := range h.outlets {
+	for _, o := range s.outlets {
 		if o.depth == nil {
 			continue
 		}
@@ -117,7 +114,7 @@ func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (f
 		if n == 0 {
 			continue
 		}
-		ok, err := h.reserveIn(ctx, o, records, n)
+		ok, err := s.reserveIn(ctx, o, records, n)
 		if err != nil {
 			giveBack()
 			return nil, err
@@ -147,16 +144,16 @@ func (h *RouteHandle) reserve(ctx context.Context, records []gobridge.Record) (f
 
 // reserveIn makes room for n records in one binding; not ok says that they were
 // turned into dead letters.
-func (h *RouteHandle) reserveIn(ctx context.Context, o *outlet, records []gobridge.Record, n int64) (bool, error) {
+func (s *setup) reserveIn(ctx context.Context, o *outlet, records []gobridge.Record, n int64) (bool, error) {
 	if o.depth.take(n) {
 		return true, nil
 	}
-	pending, ok, err := o.depth.refresh(ctx, h.bridge.store, n)
+	pending, ok, err := o.depth.refresh(ctx, s.bridge.store, n)
 	if err != nil || ok {
 		return ok, err
 	}
-	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", h.route.Name, o.binding.Name, pending, o.depth.limit)
-	h.bridge.observe(ctx, Event{Kind: EventFull, Route: h.route.Name, Binding: o.binding.Name, Count: int(n)})
+	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", s.route.Name, o.binding.Name, pending, o.depth.limit)
+	s.bridge.observe(ctx, Event{Kind: EventFull, Route: s.route.Name, Binding: o.binding.Name, Count: int(n)})
 	if o.binding.OnFull == FullReject {
 		return false, fmt.Errorf("%w: %s", gobridge.ErrOutboxFull, why)
 	}

@@ -120,10 +120,20 @@ type destination struct {
 	drainer atomic.Pointer[drainer] // nil while this process does not own it
 	quiet   atomic.Bool             // the store says that nothing is stored here
 
-	// strays are records whose send outlived the lease under which they were
-	// claimed. They count as held until it returns.
-	straysMu sync.Mutex
-	strays   map[gobridge.Ref]int
+	// serving is held while it is drained. It ends, and is not begun any more, once
+	// retired has ended: something else serves the partition then, or nothing.
+	serving chan struct{}
+	retired context.Context
+	retire  context.CancelFunc
+
+	strays *strays
+}
+
+// strays are records whose send outlived the lease, or the setup of the route,
+// under which they were claimed. They count as held until it returns.
+type strays struct {
+	mu     sync.Mutex
+	counts map[gobridge.Ref]int
 }
 
 func newDestination(o *outlet, shard int) *destination {
@@ -134,8 +144,10 @@ func newDestination(o *outlet, shard int) *destination {
 		batch:     gobridge.BatchLimits{MaxRecords: 1},
 		claims:    claimLimit,
 		wake:      make(chan struct{}, 1),
-		strays:    map[gobridge.Ref]int{},
+		serving:   make(chan struct{}, 1),
+		strays:    &strays{counts: map[gobridge.Ref]int{}},
 	}
+	d.retired, d.retire = context.WithCancel(context.Background())
 	if sender, ok := binding.Sender.(gobridge.BatchSender); ok {
 		d.batch = sender.BatchLimits()
 		if d.batch.MaxRecords <= 0 {
@@ -155,20 +167,28 @@ func (d *destination) wakeUp() {
 	}
 }
 
+// inherit makes d count as held what a send of old, unless nil, has still in hand
+// when old has been drained for the last time.
+func (d *destination) inherit(old *destination) {
+	if old != nil {
+		d.strays = old.strays
+	}
+}
+
 // stray adds n to the count of sends that still have ref.
 func (d *destination) stray(ref gobridge.Ref, n int) {
-	d.straysMu.Lock()
-	defer d.straysMu.Unlock()
-	d.strays[ref] += n
-	if d.strays[ref] <= 0 {
-		delete(d.strays, ref)
+	d.strays.mu.Lock()
+	defer d.strays.mu.Unlock()
+	d.strays.counts[ref] += n
+	if d.strays.counts[ref] <= 0 {
+		delete(d.strays.counts, ref)
 	}
 }
 
 func (d *destination) appendStrays(refs []gobridge.Ref) []gobridge.Ref {
-	d.straysMu.Lock()
-	defer d.straysMu.Unlock()
-	for ref := range d.strays {
+	d.strays.mu.Lock()
+	defer d.strays.mu.Unlock()
+	for ref := range d.strays.counts {
 		refs = append(refs, ref)
 	}
 	return refs

@@ -96,6 +96,23 @@ type drainerStatus struct {
 	idle     bool
 }
 
+// serveUntilRetired is serve, which ends as by its intake when d is retired.
+func (d *destination) serveUntilRetired(
+	intake, work context.Context, token gobridge.Token, ended func() bool, once bool,
+) error {
+	d.serving <- struct{}{}
+	defer func() { <-d.serving }()
+	if d.retired.Err() != nil {
+		return nil
+	}
+	intake, stop := context.WithCancel(intake)
+	defer stop()
+	defer context.AfterFunc(d.retired, stop)() //nolint:contextcheck // it ends with the setup of its route
+	d.draining(1)
+	defer d.draining(-1)
+	return d.serve(intake, work, token, ended, once)
+}
+
 // serve is the bridge's serveFunc for a destination.
 func (d *destination) serve(intake, work context.Context, token gobridge.Token, ended func() bool, once bool) error {
 	work, cancelWork := context.WithCancelCause(work)
@@ -305,7 +322,7 @@ func (d *drainer) leaveStrays() {
 			for _, it := range r.batch {
 				d.stray(it.ref(), -1)
 			}
-			d.wakeUp()
+			d.bridge.notified(d.partition) // whatever serves it by now
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (b *Bridge) watchHolds(ctx context.Context) {
 
 // holding reports whether any drainer has records.
 func (b *Bridge) holding() bool {
-	for _, d := range b.destinations {
+	for _, d := range b.lineup.Load().destinations {
 		if dr := d.drainer.Load(); dr != nil {
 			if _, held := dr.status.read(); held > 0 {
 				return true

@@ -19,15 +19,15 @@ const HeaderCut = "gobridge-cut"
 
 // keepable returns a rejected message as the store can hold it, with as much of it
 // as fits, and the hash of the whole.
-func (h *RouteHandle) keepable(in *messaging.Envelope) (messaging.Envelope, messaging.Hash) {
+func (s *setup) keepable(in *messaging.Envelope) (messaging.Envelope, messaging.Hash) {
 	hash := messaging.ContentHash(in)
-	limits := h.bridge.store.Limits()
+	limits := s.bridge.store.Limits()
 	e := *in
 	if e.ID == "" {
 		e.ID = messaging.NewID()
 	}
 	e.CreatedAt, e.NotBefore, e.ExpiresAt = time.Time{}, time.Time{}, time.Time{} // it is not delivered, and need not expire
-	if limits.CheckEnvelope(&e) == nil && h.fitsCall(&e, limits) {
+	if limits.CheckEnvelope(&e) == nil && s.fitsCall(&e, limits) {
 		return e, hash
 	}
 	var cut []string
@@ -55,7 +55,7 @@ func (h *RouteHandle) keepable(in *messaging.Envelope) (messaging.Envelope, mess
 	beside := gobridge.EnvelopeSize(&e) - len(e.Payload) + maxCut + len(HeaderCut)
 	shrink(limits.MaxEnvelope - beside)
 	if limits.MaxCallBytes > 0 {
-		shrink(int(limits.MaxCallBytes/int64(len(h.outlets))) - beside)
+		shrink(int(limits.MaxCallBytes/int64(len(s.outlets))) - beside)
 	}
 	if room > 0 && len(e.Payload) > room {
 		cut = append(cut, fmt.Sprintf("payload of %d bytes", len(e.Payload)))
@@ -71,8 +71,8 @@ func (h *RouteHandle) keepable(in *messaging.Envelope) (messaging.Envelope, mess
 // maxCut bounds the text of HeaderCut, in bytes.
 const maxCut = 256
 
-func (h *RouteHandle) fitsCall(e *messaging.Envelope, limits gobridge.Limits) bool {
-	return limits.MaxCallBytes <= 0 || int64(gobridge.EnvelopeSize(e))*int64(len(h.outlets)) <= limits.MaxCallBytes
+func (s *setup) fitsCall(e *messaging.Envelope, limits gobridge.Limits) bool {
+	return limits.MaxCallBytes <= 0 || int64(gobridge.EnvelopeSize(e))*int64(len(s.outlets)) <= limits.MaxCallBytes
 }
 
 // keepHeaders returns the headers that the store can hold, in ascending order of

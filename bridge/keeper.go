@@ -39,10 +39,9 @@ type keeper struct {
 	troubles *troubles
 	event    func(Event)
 	serve    serveFunc
-	// serves is what the process tells the other members, partitions all that it
-	// could drain.
-	serves     []serves
-	partitions []gobridge.Partition
+	// lineup is what the process could drain, and what it tells the other members
+	// that it serves. After a change of it [keeper.wake] has to be called.
+	lineup func() *lineup
 	// once makes the keeper end when each partition has been served once, or
 	// was seen to be served by another. It is no member then, and takes what is
 	// free.
@@ -53,7 +52,7 @@ type keeper struct {
 	lost     map[gobridge.Partition]gobridge.Token // own leases given up without a release
 	finished map[gobridge.Partition]bool           // with once: done with
 	member   *gobridge.Lease                       // the slot; nil without
-	changed  chan struct{}                         // has room for one: something has ended, or a lease has changed
+	changed  chan struct{}                         // has room for one: something has ended, or a lease or the lineup has changed
 
 	// intake is what tenancies take by; it ends when the others have seen that this
 	// process leaves.
@@ -98,7 +97,6 @@ func (k *keeper) run(ctx context.Context) error {
 	if k.sightings == nil {
 		k.sightings = map[gobridge.Partition]sighting{}
 	}
-	k.changed = make(chan struct{}, 1)
 
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	var endIntake context.CancelFunc
@@ -110,12 +108,14 @@ func (k *keeper) run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil {
 		wait := time.Hour
-		if !k.once && len(k.partitions) > 0 || k.once && len(k.free()) > 0 {
+		if !k.once && len(k.lineup().partitions) > 0 || k.once && len(k.free()) > 0 {
 			if wait, err = k.step(ctx, work); err != nil {
 				break
 			}
 		} else if k.once && !k.holding() {
 			break
+		} else if !k.once {
+			k.leave(ctx) // it serves nothing
 		}
 		select {
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (k *keeper) run(ctx context.Context) error {
 func (k *keeper) free() (free []gobridge.Partition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, p := range k.partitions {
+	for _, p := range k.lineup().partitions {
 		if k.owned[p] == nil && !k.finished[p] {
 			free = append(free, p)
 		}
@@ -162,6 +162,12 @@ func (k *keeper) holding() bool {
 func (k *keeper) step(ctx, work context.Context) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, k.term)
 	defer cancel()
+	if stated, err := k.restate(call); err != nil || !stated {
+		if err != nil && ctx.Err() == nil {
+			k.warn(ctx, "the member slot cannot be changed", "", err)
+		}
+		return k.poll(), nil
+	}
 	v, err := k.look(call)
 	if err == nil && !k.once && k.slot() == nil {
 		var joined bool

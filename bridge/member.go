@@ -133,13 +133,39 @@ func (k *keeper) slot() *gobridge.Lease {
 	return k.member
 }
 
+// me is this process as a member.
+func (k *keeper) me() member { return member{k.owner, k.lineup().serves} }
+
+// restate tells the others what this process serves now, in the slot that it has,
+// if that says something else. It reports false if that is to be tried again: the
+// slot was being renewed. The slot is never free meanwhile.
+func (k *keeper) restate(ctx context.Context) (bool, error) {
+	slot, text := k.slot(), k.me().text()
+	if slot == nil || slot.Token.Owner == text {
+		return true, nil
+	}
+	lease, err := k.leases.Acquire(ctx, gobridge.AcquireRequest{
+		Partition: slot.Partition, Owner: text, Term: k.term, Observed: slot.Revision,
+	})
+	switch {
+	case errors.Is(err, gobridge.ErrLeaseHeld):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.member = &lease
+	return true, nil
+}
+
 // join takes a slot. It reports false if there is none to be had yet.
 func (k *keeper) join(ctx context.Context, v *view) (bool, error) {
 	// Whoever can't read the outbox would be given partitions and not take them.
-	if _, err := k.store.Stats(ctx, k.partitions[0]); err != nil {
+	if _, err := k.store.Stats(ctx, k.lineup().partitions[0]); err != nil {
 		return false, err
 	}
-	me := member{k.owner, k.serves}
+	me := k.me()
 	for n := 0; ; n++ {
 		l, known := v.leases[slotName(n)]
 		switch {
@@ -223,7 +249,7 @@ func (k *keeper) rivals(v *view) []string {
 	var out []string
 	for _, m := range v.members {
 		for _, s := range m.serves {
-			for _, own := range k.serves {
+			for _, own := range k.lineup().serves {
 				if s.route == own.route && s.binding == own.binding && s.of != own.of {
 					out = append(out, fmt.Sprintf("%s serves %s/%s in %d", m.owner, s.route, s.binding, s.of))
 				}

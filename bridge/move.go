@@ -202,7 +202,8 @@ func withLease(ctx context.Context, store gobridge.Store, p gobridge.Partition, 
 	k := &keeper{
 		leases: opts.Leases, store: store, owner: newOwner(), term: cmp.Or(opts.LeaseTerm, 5*time.Second),
 		log: opts.Logger, repeats: &repeats{}, troubles: &troubles{now: time.Now},
-		event: func(Event) {}, once: true, partitions: []gobridge.Partition{p},
+		event: func(Event) {}, once: true, changed: make(chan struct{}, 1),
+		lineup: func() *lineup { return &lineup{partitions: []gobridge.Partition{p}} },
 		serve: func(_, work context.Context, _ gobridge.Partition, token gobridge.Token, _ func() bool) error {
 			defer stop() // one go, whatever comes of it
 			work, cancel := context.WithCancel(work)

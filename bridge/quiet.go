@@ -27,7 +27,7 @@ func (b *Bridge) watchQuiet(ctx context.Context) {
 		case <-time.After(b.opts.PollInterval):
 		}
 		var idle []gobridge.Partition
-		for _, d := range b.destinations {
+		for _, d := range b.lineup.Load().destinations {
 			if dr := d.drainer.Load(); dr != nil && dr.status.isIdle() {
 				idle = append(idle, d.partition)
 			}
@@ -42,8 +42,8 @@ func (b *Bridge) watchQuiet(ctx context.Context) {
 			quiet = nil // each finds out for itself
 		}
 		for _, p := range idle {
-			d := b.byPartition[p]
-			if now := slices.Contains(quiet, p); d.quiet.Swap(now) && !now {
+			d := b.lineup.Load().byPartition[p]
+			if now := slices.Contains(quiet, p); d != nil && d.quiet.Swap(now) && !now {
 				d.wakeUp() // else it polls by itself
 			}
 		}

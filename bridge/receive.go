@@ -32,7 +32,7 @@ const (
 func (h *RouteHandle) Receive(ctx context.Context, receiver gobridge.Receiver) error {
 	solo, ok := receiver.(gobridge.Solo)
 	if ok && solo.Solo() {
-		s := &sole{bridge: h.bridge, partition: sourcePartition(h.route.Name), run: func(ctx context.Context) { h.receive(ctx, receiver) }}
+		s := &sole{bridge: h.bridge, partition: sourcePartition(h.name), run: func(ctx context.Context) { h.receive(ctx, receiver) }}
 		s.stand(ctx)
 		return nil
 	}
@@ -51,7 +51,7 @@ func (h *RouteHandle) receive(ctx context.Context, receiver gobridge.Receiver) {
 		if time.Since(began) > maxReceiveWait {
 			wait = minReceiveWait // it had worked
 		}
-		h.bridge.opts.Logger.Error("the source gave up; it is run again", "route", h.route.Name, "error", err, "in", wait)
+		h.bridge.opts.Logger.Error("the source gave up; it is run again", "route", h.name, "error", err, "in", wait)
 		if !pauseFor(ctx, wait) {
 			return
 		}
@@ -63,7 +63,7 @@ func (h *RouteHandle) receiveOnce(ctx context.Context, receiver gobridge.Receive
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
-			h.bridge.opts.Logger.Error("receiver panicked", "route", h.route.Name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			h.bridge.opts.Logger.Error("receiver panicked", "route", h.name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 		}
 	}()
 	if err := receiver.Receive(ctx, h.Take); err != nil {

@@ -40,14 +40,18 @@ func (e *UnservedError) Is(target error) bool { return target == ErrUnservedPart
 // Unserved returns the figures of the partitions that hold records (pending,
 // claimed or dead) and that no route serves, parked ones in a list of their own.
 func (b *Bridge) Unserved(ctx context.Context) (unserved, parked []gobridge.Stats, err error) {
+	return b.unserved(ctx, b.lineup.Load())
+}
+
+func (b *Bridge) unserved(ctx context.Context, l *lineup) (unserved, parked []gobridge.Stats, err error) {
 	all, err := b.store.Stats(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, s := range all {
 		switch {
-		case b.byPartition[s.Partition] != nil || s.Pending+s.Claimed+s.Dead == 0:
-		case b.parked(s.Partition):
+		case l.byPartition[s.Partition] != nil || s.Pending+s.Claimed+s.Dead == 0:
+		case l.isParked(s.Partition):
 			parked = append(parked, s)
 		default:
 			unserved = append(unserved, s)
@@ -56,19 +60,19 @@ func (b *Bridge) Unserved(ctx context.Context) (unserved, parked []gobridge.Stat
 	return unserved, parked, nil
 }
 
-// parked reports whether Options.Parked names the partition, its binding or its
+// isParked reports whether Options.Parked names the partition, its binding or its
 // route.
-func (b *Bridge) parked(p gobridge.Partition) bool {
+func (l *lineup) isParked(p gobridge.Partition) bool {
 	names := []string{string(p)}
 	if route, binding, _, ok := p.Split(); ok {
 		names = append(names, route, route+"/"+binding)
 	}
-	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(b.opts.Parked, n) })
+	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(l.parked, n) })
 }
 
-// checkRemoved applies Options.Removed.
-func (b *Bridge) checkRemoved(ctx context.Context) error {
-	unserved, parked, err := b.Unserved(ctx)
+// checkRemoved applies Options.Removed to the routes of l.
+func (b *Bridge) checkRemoved(ctx context.Context, l *lineup) error {
+	unserved, parked, err := b.unserved(ctx, l)
 	if err != nil {
 		if b.opts.Removed == RemovedRefuse {
 			return fmt.Errorf("look for records that no route serves: %w", err)

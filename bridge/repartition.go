@@ -61,7 +61,7 @@ func (e *PartitionsError) Is(target error) bool { return target == ErrPartitions
 // checkPartitions refuses a number of partitions that would tear a key's order or
 // forget what was delivered. It returns the leases that it has watched and found
 // dead.
-func (b *Bridge) checkPartitions(ctx context.Context) (dead map[gobridge.Partition]sighting, err error) {
+func (b *Bridge) checkPartitions(ctx context.Context, l *lineup) (dead map[gobridge.Partition]sighting, err error) {
 	all, err := b.store.Stats(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for another number of partitions: %w", err)
@@ -71,21 +71,21 @@ func (b *Bridge) checkPartitions(ctx context.Context) (dead map[gobridge.Partiti
 		return nil, fmt.Errorf("look for processes with another number of partitions: %w", err)
 	}
 	owned := map[gobridge.Partition]gobridge.Lease{}
-	for _, l := range leases {
-		owned[l.Partition] = l
+	for _, lease := range leases {
+		owned[lease.Partition] = lease
 	}
 	found := &PartitionsError{}
 	for _, s := range all {
-		if !b.otherNumber(s.Partition) || slices.Contains(b.opts.Parked, string(s.Partition)) {
+		if !l.otherNumber(s.Partition) || slices.Contains(l.parked, string(s.Partition)) {
 			continue
 		}
 		if s.Pending+s.Claimed+s.Dead > 0 {
 			found.Held = append(found.Held, s)
 			continue
 		}
-		b.remembering(found, &s, owned[s.Partition])
+		b.remembering(found, l, &s, owned[s.Partition])
 	}
-	if found.Living, dead, err = b.otherwiseLiving(ctx, leases); err != nil {
+	if found.Living, dead, err = b.otherwiseLiving(ctx, l, leases); err != nil {
 		return nil, err
 	}
 	if len(found.Held)+len(found.Living)+len(found.Remembering) > 0 {
@@ -98,7 +98,7 @@ func (b *Bridge) checkPartitions(ctx context.Context) (dead map[gobridge.Partiti
 // unless a start is to be refused when in doubt.
 func (b *Bridge) awaitPartitions(ctx context.Context) (map[gobridge.Partition]sighting, error) {
 	for failures := 0; ; failures++ {
-		dead, err := b.checkPartitions(ctx)
+		dead, err := b.checkPartitions(ctx, b.lineup.Load())
 		if err == nil || errors.Is(err, ErrPartitionsChanged) || b.opts.Removed == RemovedRefuse {
 			return dead, err
 		}
@@ -115,23 +115,23 @@ func (b *Bridge) awaitPartitions(ctx context.Context) (map[gobridge.Partition]si
 
 // otherNumber reports whether p is a partition of a binding that has another
 // number of them now.
-func (b *Bridge) otherNumber(p gobridge.Partition) bool {
+func (l *lineup) otherNumber(p gobridge.Partition) bool {
 	route, binding, _, ok := p.Split()
-	return ok && slices.ContainsFunc(b.outlets, func(o *outlet) bool {
+	return ok && slices.ContainsFunc(l.outlets, func(o *outlet) bool {
 		return o.route.Name == route && o.binding.Name == binding && o.route.Partitions != p.Of()
 	})
 }
 
 // remembering notes a partition in which identities may be remembered. The last
 // record ended while the partition was owned.
-func (b *Bridge) remembering(found *PartitionsError, s *gobridge.Stats, l gobridge.Lease) {
+func (b *Bridge) remembering(found *PartitionsError, l *lineup, s *gobridge.Stats, lease gobridge.Lease) {
 	route, binding, _, _ := s.Partition.Split()
-	if s.LastSeq == 0 || slices.Contains(b.opts.Repartitioned, route) || slices.Contains(b.opts.Repartitioned, route+"/"+binding) {
+	if s.LastSeq == 0 || slices.Contains(l.repartitioned, route) || slices.Contains(l.repartitioned, route+"/"+binding) {
 		return
 	}
 	last := s.NewestStamp
-	if !l.RenewedAt.IsZero() && l.RenewedAt.Add(l.Term).After(last) {
-		last = l.RenewedAt.Add(l.Term)
+	if !lease.RenewedAt.IsZero() && lease.RenewedAt.Add(lease.Term).After(last) {
+		last = lease.RenewedAt.Add(lease.Term)
 	}
 	until := last.Add(b.store.Limits().Retention)
 	if !b.opts.Now().Before(until) {
@@ -146,12 +146,12 @@ func (b *Bridge) remembering(found *PartitionsError, s *gobridge.Stats, l gobrid
 // otherwiseLiving returns the processes that serve another number of partitions
 // of a binding. Those that may be dead are watched for as long as it takes; dead
 // are those that are.
-func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) (living []string, dead map[gobridge.Partition]sighting, err error) {
+func (b *Bridge) otherwiseLiving(ctx context.Context, routes *lineup, first []gobridge.Lease) (living []string, dead map[gobridge.Partition]sighting, err error) {
 	began := time.Now()
 	dead = map[gobridge.Partition]sighting{}
 	suspects := map[gobridge.Partition]gobridge.Lease{}
 	for _, l := range first {
-		if !l.Released && b.otherwise(l) != "" {
+		if !l.Released && routes.otherwise(l) != "" {
 			suspects[l.Partition] = l
 		}
 	}
@@ -169,10 +169,10 @@ func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) (l
 			old, suspect := suspects[l.Partition]
 			switch {
 			case !suspect:
-			case l.Released || b.otherwise(l) == "":
+			case l.Released || routes.otherwise(l) == "":
 				delete(suspects, l.Partition)
 			case l.Revision != old.Revision:
-				return []string{b.otherwise(l)}, nil, nil
+				return []string{routes.otherwise(l)}, nil, nil
 			case time.Since(began) >= l.Term:
 				dead[l.Partition] = sighting{revision: l.Revision, since: began}
 				delete(suspects, l.Partition)
@@ -184,18 +184,18 @@ func (b *Bridge) otherwiseLiving(ctx context.Context, first []gobridge.Lease) (l
 
 // otherwise says who holds a lease that is about another number of partitions,
 // empty if it is not.
-func (b *Bridge) otherwise(l gobridge.Lease) string {
-	if strings.HasPrefix(string(l.Partition), memberPrefix) {
-		m := parseMember(l.Token.Owner)
+func (l *lineup) otherwise(lease gobridge.Lease) string {
+	if strings.HasPrefix(string(lease.Partition), memberPrefix) {
+		m := parseMember(lease.Token.Owner)
 		for _, s := range m.serves {
-			if b.otherNumber(gobridge.NewShard(s.route, s.binding, 0, s.of)) {
+			if l.otherNumber(gobridge.NewShard(s.route, s.binding, 0, s.of)) {
 				return fmt.Sprintf("%s serves %s/%s in %d", m.owner, s.route, s.binding, s.of)
 			}
 		}
 		return ""
 	}
-	if b.otherNumber(l.Partition) {
-		return fmt.Sprintf("%s serves %s", l.Token.Owner, l.Partition)
+	if l.otherNumber(lease.Partition) {
+		return fmt.Sprintf("%s serves %s", lease.Token.Owner, lease.Partition)
 	}
 	return ""
 }

@@ -38,10 +38,11 @@ type BindingStatus struct {
 	Owned      []gobridge.Partition
 }
 
-// Status returns a snapshot, the bindings in the order of the options.
+// Status returns a snapshot, the bindings in the order of the options,
+// those of routes that were added later last.
 func (b *Bridge) Status() Status {
 	s := Status{Owner: b.opts.Owner}
-	for _, o := range b.outlets {
+	for _, o := range b.lineup.Load().outlets {
 		bs := BindingStatus{Route: o.route.Name, Binding: o.binding.Name, Partitions: o.partitions()}
 		o.circuit.report(&bs)
 		for _, d := range o.shards {
@@ -60,7 +61,7 @@ func (b *Bridge) Status() Status {
 // Probe makes this process try a destination that is down at once, after it has
 // been mended say, instead of when the next probe is due.
 func (b *Bridge) Probe(route, binding string) error {
-	for _, o := range b.outlets {
+	for _, o := range b.lineup.Load().outlets {
 		if o.route.Name == route && o.binding.Name == binding {
 			o.circuit.probeNow()
 			o.wakeUp()

@@ -36,34 +36,39 @@ type taken struct {
 // that the store holds with other content is that of another message all the same:
 // it is stored under the ID with a digest of its content behind it.
 func (h *RouteHandle) Take(ctx context.Context, batch []gobridge.Incoming) error {
-	rest := make([]taken, len(batch))
-	for i := range batch {
-		rest[i] = h.taken(ctx, &batch[i])
-	}
-	size, failures := len(rest), 0
-	for len(rest) > 0 {
-		n := min(size, len(rest))
-		err := h.store(ctx, rest[:n])
+	var s *setup
+	var rest []taken // what is left of the batch, as s makes it
+	size, failures := len(batch), 0
+	for len(batch) > 0 {
+		n := min(size, len(batch))
+		err := h.within(ctx, func(now *setup) error {
+			if now != s { // the route has been changed while it waited
+				s, rest = now, now.takenAll(ctx, batch)
+			}
+			return s.store(ctx, rest[:n])
+		})
 		switch {
+		case errors.Is(err, ErrRouteRemoved):
+			return err
 		case err == nil:
 			if failures > 0 {
-				h.bridge.opts.Logger.Info("the source goes on", "route", h.route.Name)
+				h.bridge.opts.Logger.Info("the source goes on", "route", h.name)
 			}
-			rest, size, failures = rest[n:], 2*size, 0
+			batch, rest, size, failures = batch[n:], rest[n:], 2*size, 0
 		case ctx.Err() != nil:
-			return fmt.Errorf("route %q: %w", h.route.Name, ctx.Err())
+			return fmt.Errorf("route %q: %w", h.name, ctx.Err())
 		case n > 1 && errors.Is(err, gobridge.ErrOutboxFull):
 			size = n / 2 // there may be room for some
 		case n > 1 && refusal(err):
 			size = 1 // to find which it is; the others are duplicates by now
 		case refusal(err):
-			h.rename(ctx, &rest[0], err)
+			s.rename(ctx, &rest[0], err)
 		default:
 			if failures == 0 {
-				h.bridge.opts.Logger.Warn("the source waits", "route", h.route.Name, "error", err)
+				h.bridge.opts.Logger.Warn("the source waits", "route", h.name, "error", err)
 			}
 			if !pauseFor(ctx, takeWait(failures)) {
-				return fmt.Errorf("route %q: %w", h.route.Name, ctx.Err())
+				return fmt.Errorf("route %q: %w", h.name, ctx.Err())
 			}
 			failures++
 		}
@@ -93,23 +98,31 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+func (s *setup) takenAll(ctx context.Context, batch []gobridge.Incoming) []taken {
+	out := make([]taken, len(batch))
+	for i := range batch {
+		out[i] = s.taken(ctx, &batch[i])
+	}
+	return out
+}
+
 // taken makes the records of one message.
-func (h *RouteHandle) taken(ctx context.Context, in *gobridge.Incoming) taken {
+func (s *setup) taken(ctx context.Context, in *gobridge.Incoming) taken {
 	t := taken{envelope: &in.Envelope}
 	err := in.Reject
 	if err == nil {
-		if t.records, _, err = h.records(nil, in.Envelope); err == nil {
+		if t.records, _, err = s.records(nil, in.Envelope); err == nil {
 			return t
 		}
 	} else {
-		err = fmt.Errorf("route %q: %w: %w", h.route.Name, gobridge.ErrRejected, err)
+		err = fmt.Errorf("route %q: %w: %w", s.route.Name, gobridge.ErrRejected, err)
 	}
-	h.reject(ctx, &t, err)
+	s.reject(ctx, &t, err)
 	return t
 }
 
 // store stores what is new of the messages, in one call.
-func (h *RouteHandle) store(ctx context.Context, all []taken) error {
+func (s *setup) store(ctx context.Context, all []taken) error {
 	var records []gobridge.Record
 	var bytes int64
 	for i := range all {
@@ -120,29 +133,29 @@ func (h *RouteHandle) store(ctx context.Context, all []taken) error {
 		return nil
 	}
 	began := time.Now()
-	err := h.persist(ctx, records)
+	err := s.persist(ctx, records)
 	switch {
 	case errors.Is(err, gobridge.ErrDuplicateRecord):
-		h.bridge.observe(ctx, Event{Kind: EventDuplicate, Route: h.route.Name, Count: len(all)})
+		s.bridge.observe(ctx, Event{Kind: EventDuplicate, Route: s.route.Name, Count: len(all)})
 		return nil
 	case err == nil:
-		h.bridge.observe(ctx, Event{
-			Kind: EventAccepted, Route: h.route.Name, Count: len(records), Bytes: bytes, Took: time.Since(began),
+		s.bridge.observe(ctx, Event{
+			Kind: EventAccepted, Route: s.route.Name, Count: len(records), Bytes: bytes, Took: time.Since(began),
 		})
 	}
 	return err
 }
 
 // rename deals with a message that the store refused by itself.
-func (h *RouteHandle) rename(ctx context.Context, t *taken, err error) {
+func (s *setup) rename(ctx context.Context, t *taken, err error) {
 	if !errors.Is(err, gobridge.ErrIdentityReused) || len(t.records) == 0 {
 		if t.rejected { // even what was made of it to be kept
-			h.bridge.opts.Logger.Error("a message could not be kept, not even as a dead letter, and is gone",
-				"route", h.route.Name, "record", t.envelope.ID, "error", err)
+			s.bridge.opts.Logger.Error("a message could not be kept, not even as a dead letter, and is gone",
+				"route", s.route.Name, "record", t.envelope.ID, "error", err)
 			t.records = nil
 			return
 		}
-		h.reject(ctx, t, err)
+		s.reject(ctx, t, err)
 		return
 	}
 	hash := t.records[0].ContentHash
@@ -150,17 +163,17 @@ func (h *RouteHandle) rename(ctx context.Context, t *taken, err error) {
 	if id == t.records[0].Envelope.ID { // under that ID too
 		id = messaging.NewID()
 	}
-	h.bridge.opts.Logger.Warn("a source gave one ID to two messages; the second is stored under another",
-		"route", h.route.Name, "record", t.envelope.ID, "stored_as", id)
+	s.bridge.opts.Logger.Warn("a source gave one ID to two messages; the second is stored under another",
+		"route", s.route.Name, "record", t.envelope.ID, "stored_as", id)
 	for i := range t.records {
 		r := &t.records[i]
 		r.Envelope.ID = id
-		r.Partition = h.outlet(r.Binding).shards[gobridge.Shard(h.route.Partitions, r.Envelope.OrderingKey, id)].partition
+		r.Partition = s.outlet(r.Binding).shards[gobridge.Shard(s.route.Partitions, r.Envelope.OrderingKey, id)].partition
 	}
 }
 
-func (h *RouteHandle) outlet(binding string) *outlet {
-	for _, o := range h.outlets {
+func (s *setup) outlet(binding string) *outlet {
+	for _, o := range s.outlets {
 		if o.binding.Name == binding {
 			return o
 		}
@@ -170,23 +183,23 @@ func (h *RouteHandle) outlet(binding string) *outlet {
 
 // reject turns a message into what the policy makes of one that can't be taken:
 // dead letters of every binding, or nothing.
-func (h *RouteHandle) reject(ctx context.Context, t *taken, why error) {
-	h.bridge.observe(ctx, Event{
-		Kind: EventRefused, Route: h.route.Name, Count: 1, Bytes: int64(gobridge.EnvelopeSize(t.envelope)), Err: why,
+func (s *setup) reject(ctx context.Context, t *taken, why error) {
+	s.bridge.observe(ctx, Event{
+		Kind: EventRefused, Route: s.route.Name, Count: 1, Bytes: int64(gobridge.EnvelopeSize(t.envelope)), Err: why,
 	})
 	t.rejected, t.records = true, nil
 	level, became := slog.LevelWarn, "dead letter"
-	if h.route.OnReject == RejectDiscard {
+	if s.route.OnReject == RejectDiscard {
 		became = "nothing"
 	}
-	e, hash := h.keepable(t.envelope)
-	h.bridge.opts.Logger.Log(ctx, level, "a message of the source was rejected",
-		"route", h.route.Name, "record", e.ID, "became", became, "error", errorText(why))
-	if h.route.OnReject == RejectDiscard {
+	e, hash := s.keepable(t.envelope)
+	s.bridge.opts.Logger.Log(ctx, level, "a message of the source was rejected",
+		"route", s.route.Name, "record", e.ID, "became", became, "error", errorText(why))
+	if s.route.OnReject == RejectDiscard {
 		return
 	}
-	shard := gobridge.Shard(h.route.Partitions, e.OrderingKey, e.ID)
-	for _, o := range h.outlets {
+	shard := gobridge.Shard(s.route.Partitions, e.OrderingKey, e.ID)
+	for _, o := range s.outlets {
 		t.records = append(t.records, gobridge.Record{
 			Partition: o.shards[shard].partition, Binding: o.binding.Name, Envelope: e, ContentHash: hash,
 			State: gobridge.StateDead, Reason: gobridge.ReasonRejected, Error: errorText(why),

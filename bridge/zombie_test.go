@@ -71,7 +71,7 @@ func TestAStoppedProcessDoesNothingWhenItGoesOn(t *testing.T) {
 					work, end := context.WithCancel(t.Context())
 					done := make(chan error, 1)
 					token := gobridge.Token{Owner: "o", Version: version}
-					go func() { done <- b.destinations[0].serve(t.Context(), work, token, over.Load, false) }()
+					go func() { done <- b.lineup.Load().destinations[0].serve(t.Context(), work, token, over.Load, false) }()
 					time.Sleep(time.Minute)
 					end()
 					if err := <-done; err == nil {
