@@ -77,6 +77,15 @@ func (b *SNSBinding) describe() string {
 // shortQueue is the name in a queue's name, URL or ARN.
 func shortQueue(queue string) string { return queue[strings.LastIndexAny(queue, ":/")+1:] }
 
+// accountOf is the account in a queue's URL or ARN; empty if only its name is there.
+func accountOf(queue string) string {
+	parts := strings.FieldsFunc(queue, func(r rune) bool { return r == ':' || r == '/' })
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[len(parts)-2]
+}
+
 func isFIFO(name string) bool { return strings.HasSuffix(name, ".fifo") }
 
 // The bounds of what AWS takes.
@@ -90,7 +99,7 @@ const (
 
 // checkAWS reports what is wrong between the fields of routes, and bounds.
 func (d *decoder) checkAWS(c *Config) {
-	taken := map[string]string{} // routes by connection and queue
+	taken := map[string][]string{} // routes by connection and queue
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		r := c.Routes[route]
 		if s := r.Source.SQS; s != nil {
@@ -100,12 +109,17 @@ func (d *decoder) checkAWS(c *Config) {
 				d.reportAt(d.at[at], at, "write 10s to 12h", "%s is out of bounds, or not in whole seconds", s.VisibilityTimeout)
 			}
 			key := string(s.Connection) + " " + shortQueue(s.Queue)
-			if other, ok := taken[key]; ok && s.Queue != "" {
+			for _, other := range taken[key] {
+				a, b := accountOf(s.Queue), accountOf(c.Routes[other].Source.SQS.Queue)
+				if s.Queue == "" || a != b && a != "" && b != "" {
+					continue
+				}
 				at := where + ".queue"
 				d.reportAt(d.at[at], at, "give each route a queue of its own, or one route several destinations",
 					"queue %s is that of route %s, too: each message would go to one of them", quote(s.Queue), other)
+				break
 			}
-			taken[key] = route
+			taken[key] = append(taken[key], route)
 		}
 		for _, binding := range slices.Sorted(maps.Keys(r.Bindings)) {
 			b := r.Bindings[binding]
@@ -130,7 +144,7 @@ func (d *decoder) checkAttributes(attributes map[string]TextExpr, where string) 
 	}
 }
 
-// warnAWS returns where order is lost, or messages may be.
+// warnAWS returns where order is lost.
 func (d *decoder) warnAWS(c *Config) []Problem {
 	var out []Problem
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
@@ -142,32 +156,22 @@ func (d *decoder) warnAWS(c *Config) []Problem {
 			out = append(out, d.problem(d.at[at], at, "take messages off a FIFO queue, or leave ordering_key out",
 				"a standard queue gives messages out in no order, which is then the order of the keys of route %s", route))
 		}
-		taken := map[string]string{} // bindings by connection and FIFO queue or topic
 		for _, binding := range slices.Sorted(maps.Keys(r.Bindings)) {
 			b := r.Bindings[binding]
-			var at, target, connection string
+			var at, target string
 			switch {
 			case b.SQS != nil && b.SQS.QueueFrom == nil:
-				at, target, connection = ".sqs.queue", shortQueue(b.SQS.Queue), string(b.SQS.Connection)
+				at, target = ".sqs.queue", shortQueue(b.SQS.Queue)
 			case b.SNS != nil && b.SNS.TopicFrom == nil:
-				at, target, connection = ".sns.topic", b.SNS.Topic, string(b.SNS.Connection)
+				at, target = ".sns.topic", b.SNS.Topic
 			default:
 				continue
 			}
-			at = join(join("routes", route)+".bindings", binding) + at
-			if !isFIFO(target) {
-				if r.OrderingKey != nil || fifoSource {
-					out = append(out, d.problem(d.at[at], at, "send to one whose name ends in .fifo, if the order matters there",
-						"messages of route %s have an order, and %s keeps none: AWS may give them out in any", route, target))
-				}
-				continue
+			if !isFIFO(target) && (r.OrderingKey != nil || fifoSource) {
+				at = join(join("routes", route)+".bindings", binding) + at
+				out = append(out, d.problem(d.at[at], at, "send to one whose name ends in .fifo, if the order matters there",
+					"messages of route %s have an order, and %s keeps none: AWS may give them out in any", route, target))
 			}
-			key := connection + " " + target
-			if other, ok := taken[key]; ok {
-				out = append(out, d.problem(d.at[at], at, "give each its own, unless their filters never take the same message",
-					"%s is that of binding %s, too, and takes each message once in five minutes", target, other))
-			}
-			taken[key] = binding
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -90,14 +91,26 @@ func TestAWSThatIsWrong(t *testing.T) {
 	}
 }
 
-// What keeps no order, or takes a message once, is said where that matters.
+// Two accounts can have queues of one name.
+func TestQueuesOfOneName(t *testing.T) {
+	const twice = `queue: "arn:aws:sqs:eu-central-1:111111111111:q" } }
+    bindings: { x: { stdout: {} } }
+  c:
+    source: { sqs: { connection: test, queue: "https://sqs.eu-central-1.amazonaws.com/%s/q"`
+	for account, want := range map[string]string{"222222222222": "", "111111111111": "is that of route b, too"} {
+		_, err := parse(t, strings.Replace(awsFile, `queue: "https://sqs.eu-central-1.amazonaws.com/123456789012/returns"`, fmt.Sprintf(twice, account), 1))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("account %s: %v, want %q", account, err, want)
+		}
+	}
+}
+
+// What keeps no order is said where that matters.
 func TestAWSWarnings(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"order into a standard queue", "billing.fifo", "billing", "routes.a.bindings.billing.sqs.queue"},
 		{"order into a standard topic", "news.fifo", "news", "routes.a.bindings.news.sns.topic"},
 		{"order out of a standard queue", "  b:\n", "  b:\n    ordering_key: subject\n", "routes.b.source.sqs.queue"},
-		{"one FIFO queue twice", `queue_from: '"lake-" + payload.site'`, `queue: other.fifo } }
-      again: { sqs: { connection: test, queue: other.fifo`, "routes.a.bindings.lake.sqs.queue"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := parse(t, strings.Replace(awsFile, c.from, c.to, 1))

@@ -114,9 +114,12 @@ func kindOf(err error) gobridge.Outcome {
 	if kind, known := kinds[CodeOf(err)]; known {
 		return kind
 	}
+	var api smithy.APIError
 	var entry *entryError
 	var response *smithyhttp.ResponseError
 	switch {
+	case errors.As(err, &api) && strings.HasPrefix(strings.ToLower(api.ErrorCode()), "kms"):
+		return gobridge.OutcomeUnavailable // whatever is wrong with the key, KMS.DisabledException for one
 	case errors.As(err, &entry):
 		if entry.fault == smithy.FaultClient {
 			return gobridge.OutcomePermanent

@@ -27,7 +27,9 @@
 // parser of URL queries reads them. If all of a message's headers can be
 // attributes, up to seven stand by themselves, otherwise six, less the attributes
 // of the configuration: traceparent and tracestate first, then attributes of
-// CloudEvents, then the others by name. All attributes are of the type String.
+// CloudEvents, then the others by name. The attributes of an event stand together or
+// not at all. Those of the configuration take the place of headers of the same name.
+// All attributes are of the type String.
 package awsmessage
 
 import (
@@ -79,6 +81,9 @@ const (
 // cloudEvents is the prefix of CloudEvents attributes, as over HTTP. CloudEvents
 // defines no binding for SQS and SNS, so that events are sent in JSON only.
 const cloudEvents = "ce-"
+
+// noEvents is a prefix that no header has.
+const noEvents = "\x00"
 
 // Message is a message of SQS or SNS.
 type Message struct {
@@ -141,8 +146,10 @@ func reserved(name string) bool {
 
 // Encode makes the message of a delivery. An error means that there is none.
 func (e *Encoder) Encode(d *gobridge.Delivery) (Message, error) {
-	own := e.standing(d.Envelope.Headers)
-	protocol := mapping.Protocol{CloudEvents: cloudEvents, Carries: func(name, _ string) bool { return slices.Contains(own, name) }}
+	own, prefix := e.standing(d.Envelope.Headers, e.Format)
+	protocol := mapping.Protocol{CloudEvents: prefix, Carries: func(name, _ string) bool {
+		return slices.Contains(own, name) || e.Attributes[name] != nil
+	}}
 	in, err := protocol.Encode(d, e.Format)
 	if err != nil {
 		return Message{}, err
@@ -153,9 +160,12 @@ func (e *Encoder) Encode(d *gobridge.Delivery) (Message, error) {
 	}
 	var meta []mapping.Pair
 	for _, p := range in.Pairs {
-		if rest, isMeta := strings.CutPrefix(p.Name, metaPrefix); isMeta && p.Name != attrHeaders {
+		rest, isMeta := strings.CutPrefix(p.Name, metaPrefix)
+		switch {
+		case isMeta && p.Name != attrHeaders:
 			meta = append(meta, mapping.Pair{Name: rest, Value: p.Value})
-		} else {
+		case e.Attributes[p.Name] != nil: // the configuration's come below
+		default:
 			out.Attributes[p.Name] = p.Value
 		}
 	}
@@ -172,18 +182,44 @@ func (e *Encoder) Encode(d *gobridge.Delivery) (Message, error) {
 	return out, e.addAttributes(&out, &d.Envelope)
 }
 
-// standing returns which headers stand by themselves.
-func (e *Encoder) standing(headers messaging.Headers) []string {
-	own := make([]string, 0, len(headers))
+// standing returns which headers stand by themselves, and the prefix of attributes of
+// CloudEvents. If those of an event can't all stand, none of them does, and the
+// message goes out as one that is no event.
+func (e *Encoder) standing(headers messaging.Headers, format mapping.Format) (own []string, prefix string) {
+	own = e.fitting(headers, false)
+	if _, event := headers[cloudEvents+"specversion"]; !event || format != mapping.Plain {
+		return own, cloudEvents
+	}
+	for name := range headers {
+		if isEvents(name) && e.Attributes[name] == nil && !slices.Contains(own, name) {
+			return e.fitting(headers, true), noEvents
+		}
+	}
+	return own, cloudEvents
+}
+
+// isEvents reports whether a header would be taken for an attribute of an event.
+func isEvents(name string) bool {
+	return len(name) >= len(cloudEvents) && strings.EqualFold(name[:len(cloudEvents)], cloudEvents)
+}
+
+// fitting returns which headers can stand by themselves and have room, those of
+// events left out if they are to be.
+func (e *Encoder) fitting(headers messaging.Headers, leaveOut bool) []string {
+	own, all := make([]string, 0, len(headers)), 0
 	for name, value := range headers {
-		if !reserved(name) && nameFits(name) && textFits(value) && e.Attributes[name] == nil {
+		if e.Attributes[name] != nil {
+			continue
+		}
+		all++
+		if !reserved(name) && nameFits(name) && textFits(value) && (!leaveOut || !isEvents(name)) {
 			own = append(own, name)
 		}
 	}
 	slices.SortFunc(own, byPreference)
 	// The others need an attribute, beside gobridge, the encoding and the content type.
 	room := MaxAttributes - 3 - len(e.Attributes)
-	if len(own) < len(headers) || len(own) > room {
+	if len(own) < all || len(own) > room {
 		room--
 	}
 	return own[:min(len(own), room)]

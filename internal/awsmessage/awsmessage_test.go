@@ -121,3 +121,103 @@ func allowed(text string) bool {
 	}
 	return utf8.ValidString(text)
 }
+
+// A message that came as an event has as many attributes as its producer liked. If
+// they are more than fit, or are none that AWS takes, they come back all the same.
+func TestEventsOfMoreThanFits(t *testing.T) {
+	event := func(more ...string) messaging.Headers {
+		h := messaging.Headers{"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "tenant": "header"}
+		for i := 0; i < len(more); i += 2 {
+			h[more[i]] = more[i+1]
+		}
+		return h
+	}
+	many := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, "ce-ext"+strings.Repeat("x", i), "v")
+		}
+		return out
+	}
+	own := map[string]func(*messaging.Envelope) (string, error){
+		"tenant": func(*messaging.Envelope) (string, error) { return "configured", nil },
+	}
+	for name, headers := range map[string]messaging.Headers{
+		"few": event(), "full": event(many(2)...), "one more": event(many(3)...), "many": event(many(30)...),
+		"a long name":        event("ce-"+strings.Repeat("x", 300), "v"),
+		"a value":            event("ce-ext", "\uFFFE"),
+		"other spelling":     event("CE-Ext", "v", "Ce-Specversion", "1.0"),
+		"many and spelling":  event(append(many(30), "Ce-Specversion", "1.0")...),
+		"no event, but many": {"ce-specversion": "2", "ce-a": "1", "ce-b": "1", "ce-c": "1", "ce-d": "1", "ce-e": "1", "ce-f": "1", "ce-g": "1"},
+	} {
+		for _, encoder := range []awsmessage.Encoder{{}, {Attributes: own}, {Format: mapping.Structured, Attributes: own}} {
+			e := messaging.Envelope{ID: "id", Subject: "t", ContentType: "text/plain", Payload: []byte{0}, Headers: headers}
+			m, err := encoder.Encode(&gobridge.Delivery{Envelope: e, Route: "r", Attempt: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Attributes) > awsmessage.MaxAttributes {
+				t.Errorf("%s: %d attributes: %q", name, len(m.Attributes), m.Attributes)
+			}
+			for name, value := range m.Attributes {
+				if len(name) > 256 || !allowed(value) {
+					t.Errorf("%s: attribute %q: %q", name, name, value)
+				}
+			}
+			back, _, err := awsmessage.Decode(m)
+			want := maps.Clone(headers)
+			if encoder.Attributes != nil {
+				want["tenant"] = "configured"
+			}
+			if err != nil || back.ID != "id" || back.Subject != "t" || back.ContentType != "text/plain" || !maps.Equal(back.Headers, want) {
+				t.Errorf("%s: came back as %+v, %v, want headers %q", name, back, err, want)
+			}
+		}
+	}
+}
+
+// What a configuration asks for takes the place of the message's own, also where that
+// is no attribute.
+func TestAttributesOfTheConfigurationTakePrecedence(t *testing.T) {
+	own := map[string]func(*messaging.Envelope) (string, error){
+		"x-tenant": func(*messaging.Envelope) (string, error) { return "configured", nil },
+	}
+	for _, f := range []mapping.Format{mapping.Plain, mapping.Structured} {
+		for _, value := range []string{"header", "\x00"} {
+			encoder := awsmessage.Encoder{Format: f, Attributes: own}
+			m, err := encoder.Encode(&gobridge.Delivery{Envelope: messaging.Envelope{ID: "id", Headers: messaging.Headers{"x-tenant": value}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, _, err := awsmessage.Decode(m); err != nil || back.Headers["x-tenant"] != "configured" {
+				t.Errorf("%s: came back as %+v, %v", f, back, err)
+			}
+		}
+	}
+}
+
+func TestWhatIsNoRepetitionHasAnotherDedupeID(t *testing.T) {
+	one := gobridge.Delivery{Envelope: messaging.Envelope{ID: "1", Payload: []byte("a")}, Route: "r", Binding: "b", Attempt: 1}
+	again := one
+	again.Attempt, again.Seq = 2, 9
+	if a, b := awsmessage.DedupeID(&one), awsmessage.DedupeID(&again); a != b {
+		t.Errorf("another attempt is %q, the first %q", b, a)
+	}
+	seen := map[string]string{}
+	for name, change := range map[string]func(*gobridge.Delivery){
+		"itself":          func(*gobridge.Delivery) {},
+		"another route":   func(d *gobridge.Delivery) { d.Route = "r2" },
+		"another binding": func(d *gobridge.Delivery) { d.Binding = "b2" },
+		"other content":   func(d *gobridge.Delivery) { d.Envelope.Payload = []byte("b") },
+		"a redrive":       func(d *gobridge.Delivery) { d.Redrives = 1 },
+		"an odd ID":       func(d *gobridge.Delivery) { d.Envelope.ID = "b/1" },
+		"a long ID":       func(d *gobridge.Delivery) { d.Envelope.ID = strings.Repeat("1", 200) },
+	} {
+		d := one
+		change(&d)
+		id := awsmessage.DedupeID(&d)
+		if other, twice := seen[id]; twice || len(id) > 128 {
+			t.Errorf("%s has the deduplication ID of %s: %q", name, other, id)
+		}
+		seen[id] = name
+	}
+}

@@ -5,6 +5,10 @@ import (
 	"encoding/hex"
 	"strings"
 	"unicode/utf8"
+
+	"gobridge"
+	"gobridge/internal/percent"
+	"gobridge/messaging"
 )
 
 // textFits reports whether AWS takes a text as a body or as the value of an
@@ -71,4 +75,12 @@ func Token(text string) string {
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hashed + hex.EncodeToString(sum[:])
+}
+
+// DedupeID returns what a FIFO queue or topic knows a repetition by, a token. What
+// differs in anything but the attempt is no repetition: another route's or binding's
+// message, a redrive, and a message to which some producer gave the same ID.
+func DedupeID(d *gobridge.Delivery) string {
+	hash := messaging.ContentHash(&d.Envelope)
+	return Token(d.Route + "/" + d.Binding + "/" + percent.Encode(d.DedupeID(), "/") + "/" + hex.EncodeToString(hash[:8]))
 }

@@ -134,7 +134,7 @@ func (s *Sender) prepare(d *gobridge.Delivery) (entry, error) {
 		if key == "" {
 			key = e.ID
 		}
-		out.Value.MessageDeduplicationId = aws.String(awsmessage.Token(d.DedupeID()))
+		out.Value.MessageDeduplicationId = aws.String(awsmessage.DedupeID(d))
 	}
 	if key != "" && (fifo(out.Target) || s.options.Fair) {
 		out.Value.MessageGroupId = aws.String(awsmessage.Token(key))

@@ -16,8 +16,9 @@
 // # Order and deduplication
 //
 // To a FIFO topic (its name ends in .fifo) the ordering key goes as MessageGroupId,
-// for a message without a key its ID, and what the destination is to deduplicate by
-// as MessageDeduplicationId: an attempt repeated within five minutes is there once.
+// for a message without a key its ID, and route/binding/ID/digest, the digest being
+// that of the content, as MessageDeduplicationId: an attempt repeated within five
+// minutes is there once, and nothing else is taken for one.
 // A text that is no such ID is replaced by its SHA-256. A standard topic keeps no
 // order and deduplicates nothing.
 //

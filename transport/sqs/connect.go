@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -23,8 +24,19 @@ func (r *Receiver) Connect(ctx context.Context) (string, error) {
 	_, err = r.conn.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{
 		QueueUrl: &url, Entries: []types.DeleteMessageBatchRequestEntry{{Id: aws.String("0"), ReceiptHandle: aws.String("none")}},
 	})
+	var missing []error
 	if denied(err) {
-		return "", fmt.Errorf("queue %s: messages may not be deleted (sqs:DeleteMessage): %w", r.queue, err)
+		missing = append(missing, fmt.Errorf("queue %s: messages may not be deleted (sqs:DeleteMessage): %w", r.queue, err))
+	}
+	// So does a change of its visibility timeout.
+	_, err = r.conn.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{
+		QueueUrl: &url, Entries: []types.ChangeMessageVisibilityBatchRequestEntry{{Id: aws.String("0"), ReceiptHandle: aws.String("none")}},
+	})
+	if denied(err) {
+		missing = append(missing, fmt.Errorf("queue %s: messages may not be kept invisible (sqs:ChangeMessageVisibility): %w", r.queue, err))
+	}
+	if len(missing) > 0 {
+		return "", errors.Join(missing...)
 	}
 	return fmt.Sprintf("takes messages off queue %s, %s", r.queue, about), nil
 }

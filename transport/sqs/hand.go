@@ -112,7 +112,15 @@ func (h *hand) extended(p *parcel, from time.Time) {
 }
 
 // gone says that a parcel, or one of its messages, is not kept from others any more.
-func (h *hand) gone(p *parcel) { h.locked(func() { h.lose(p) }) }
+// It reports whether that matters: not if it has become durable meanwhile.
+func (h *hand) gone(p *parcel) (matters bool) {
+	h.locked(func() {
+		if matters = !p.durable; matters {
+			h.lose(p)
+		}
+	})
+	return matters
+}
 
 func (h *hand) lose(p *parcel) {
 	p.lost = true
@@ -121,9 +129,16 @@ func (h *hand) lose(p *parcel) {
 	}
 }
 
-// rest takes everything that is left.
+// rest takes what is left and is not another's by now.
 func (h *hand) rest() (out []*parcel) {
-	h.locked(func() { out, h.parcels = h.parcels, nil })
+	h.locked(func() {
+		for _, p := range h.parcels {
+			if !p.lost && time.Now().Before(p.expires) {
+				out = append(out, p)
+			}
+		}
+		h.parcels = nil
+	})
 	return out
 }
 

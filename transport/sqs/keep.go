@@ -2,6 +2,8 @@ package sqs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,8 +27,8 @@ const (
 	deleteTries   = 5
 	minDeleteWait = 100 * time.Millisecond
 	maxDeleteWait = 5 * time.Second
-	// lastCalls bounds what is done after the end, to delete what is durable and,
-	// again, to give back what is not.
+	// lastCalls bounds what is done after the end: all deletions of what is durable
+	// and, again, giving back what is not.
 	lastCalls = 5 * time.Second
 )
 
@@ -38,11 +40,11 @@ func (n *run) keep(ctx context.Context) {
 		limit := make(chan struct{}, maxChanges)
 		var mu sync.Mutex
 		var failed error
-		for _, p := range n.hand.due() {
+		for _, some := range tens(n.hand.due()) {
 			limit <- struct{}{}
 			changes.Go(func() {
 				defer func() { <-limit }()
-				if err := n.extend(ctx, p); err != nil {
+				if err := n.extend(ctx, some); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					failed = err
@@ -57,24 +59,51 @@ func (n *run) keep(ctx context.Context) {
 	}
 }
 
-// extend gives a parcel more time.
-func (n *run) extend(ctx context.Context, p *parcel) error {
+// tens puts parcels together that make one call.
+func tens(all []*parcel) (out [][]*parcel) {
+	room := 0
+	for _, p := range all {
+		if room < len(p.handles) || len(out) == 0 {
+			out, room = append(out, nil), awsbatch.MaxEntries
+		}
+		out[len(out)-1] = append(out[len(out)-1], p)
+		room -= len(p.handles)
+	}
+	return out
+}
+
+// extend gives parcels more time, in one call.
+func (n *run) extend(ctx context.Context, parcels []*parcel) error {
 	ctx, cancel := context.WithTimeout(ctx, min(callTime, n.options.Visibility/4))
 	defer cancel()
+	var handles []string
+	var owners []*parcel
+	for _, p := range parcels {
+		for _, handle := range p.handles {
+			handles, owners = append(handles, handle), append(owners, p)
+		}
+	}
 	from := time.Now()
-	failed, err := n.change(ctx, p.handles, n.options.Visibility)
+	failed, err := n.change(ctx, handles, n.options.Visibility)
 	if err != nil {
 		return err
 	}
+	short := map[*parcel]bool{}
 	for _, f := range failed {
-		err = awsclient.Entry(f.Code, f.Message, f.SenderFault)
-		if f.SenderFault { // it is not in flight, or has been for twelve hours
-			n.hand.gone(p)
-			return err
+		i, bad := strconv.Atoi(aws.ToString(f.Id))
+		if bad != nil || i < 0 || i >= len(owners) {
+			return fmt.Errorf("the queue answers for a message %q that it was not asked for", aws.ToString(f.Id))
+		}
+		short[owners[i]] = true
+		// If the sender is to blame, it is not in flight, or has been for twelve hours.
+		if !f.SenderFault || n.hand.gone(owners[i]) {
+			err = awsclient.Entry(f.Code, f.Message, f.SenderFault)
 		}
 	}
-	if err == nil {
-		n.hand.extended(p, from)
+	for _, p := range parcels {
+		if !short[p] {
+			n.hand.extended(p, from)
+		}
 	}
 	return err
 }
@@ -130,7 +159,7 @@ func (n *run) giveBack(ctx context.Context) {
 }
 
 // delete deletes what is durable until there is no more of it.
-func (n *run) delete(ctx, calls context.Context) {
+func (n *run) delete(ctx context.Context) {
 	for p := range n.kept {
 		batch := []*parcel{p}
 		for count := len(p.messages); count < awsbatch.MaxEntries; {
@@ -150,7 +179,7 @@ func (n *run) delete(ctx, calls context.Context) {
 			handles = append(handles, p.handles...)
 		}
 		for tens := range slices.Chunk(handles, awsbatch.MaxEntries) {
-			n.deleteAll(ctx, calls, tens)
+			n.deleteAll(ctx, tens)
 		}
 		for _, p := range batch {
 			n.drop(p)
@@ -159,26 +188,30 @@ func (n *run) delete(ctx, calls context.Context) {
 }
 
 // deleteAll deletes up to ten messages, and tries again what failed.
-func (n *run) deleteAll(ctx, calls context.Context, handles []string) {
-	calls, stop := context.WithCancel(calls)
-	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		if pause(calls, lastCalls) {
-			stop()
-		}
-	})()
+func (n *run) deleteAll(ctx context.Context, handles []string) {
 	var err error
 	for try := range deleteTries {
-		if try > 0 && !pause(calls, backoff(try, minDeleteWait, maxDeleteWait)) {
-			break
+		if try > 0 && !pause(ctx, backoff(try, minDeleteWait, maxDeleteWait)) || ctx.Err() != nil {
+			n.undeleted.Add(int64(len(handles)))
+			return
 		}
-		if handles, err = n.deleteOnce(calls, handles); len(handles) == 0 {
+		if handles, err = n.deleteOnce(ctx, handles); len(handles) == 0 {
 			return
 		}
 	}
-	n.log.Warn("messages are durable but could not be deleted from the queue; they come again as duplicates",
-		"count", len(handles), "error", err)
+	n.log.Warn(notDeleted, "count", len(handles), "error", err)
 }
+
+const notDeleted = "messages are durable but could not be deleted from the queue; they come again as duplicates"
+
+// sayUndeleted tells what there was no time for at the end.
+func (n *run) sayUndeleted() {
+	if count := n.undeleted.Load(); count > 0 {
+		n.log.Warn(notDeleted, "count", count, "error", errTooLate)
+	}
+}
+
+var errTooLate = errors.New("the source ends, and the queue did not answer in time")
 
 // deleteOnce returns what is to be tried again, and why.
 func (n *run) deleteOnce(ctx context.Context, handles []string) ([]string, error) {

@@ -112,6 +112,8 @@ type run struct {
 	kept   chan *parcel // durable, to be deleted
 	cut    atomic.Bool  // a poll was cut off
 	failed atomic.Int32 // how many pollers failed the last time
+	// undeleted is how many messages are durable and were not deleted before the end.
+	undeleted atomic.Int64
 }
 
 // Receive hands over what the queue has until ctx ends.
@@ -134,14 +136,22 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 	}
 	keeping, stopKeeping := context.WithCancel(calls)
 	keeper.Go(func() { n.keep(keeping) })
+	deleting, stopDeleting := context.WithCancel(calls)
+	defer stopDeleting()
+	defer context.AfterFunc(ctx, func() {
+		if pause(deleting, lastCalls) {
+			stopDeleting()
+		}
+	})()
 	for range maxDeletes {
-		deletes.Go(func() { n.delete(ctx, calls) })
+		deletes.Go(func() { n.delete(deleting) })
 	}
 	err := n.takeAll(ctx, take)
 	end()
 	polls.Wait()
 	close(n.kept)
 	deletes.Wait()
+	n.sayUndeleted()
 	stopKeeping()
 	keeper.Wait()
 	n.giveBack(calls)
@@ -218,8 +228,9 @@ func (n *run) receive(ctx, calls context.Context, attempt string) (*parcel, erro
 	p := &parcel{expires: began.Add(n.options.Visibility)}
 	for i := range out.Messages {
 		m := &out.Messages[i]
-		p.bytes += int64(len(aws.ToString(m.Body)))
-		p.messages = append(p.messages, n.incoming(m))
+		in := n.incoming(m)
+		p.bytes += int64(gobridge.EnvelopeSize(&in.Envelope))
+		p.messages = append(p.messages, in)
 		p.handles = append(p.handles, aws.ToString(m.ReceiptHandle))
 	}
 	return p, nil

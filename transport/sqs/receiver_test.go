@@ -259,12 +259,12 @@ func TestConnectSaysWhatIsThere(t *testing.T) {
 		}
 	}
 	s.OnCall(func(c fakeaws.Call) fakeaws.Fault {
-		if c.Action == "SendMessageBatch" || c.Action == "DeleteMessageBatch" {
+		if c.Action == "SendMessageBatch" || c.Action == "DeleteMessageBatch" || c.Action == "ChangeMessageVisibilityBatch" {
 			return fakeaws.Fault{Code: "AccessDenied", Status: 403}
 		}
 		return fakeaws.Fault{}
 	})
-	if _, err := from.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "sqs:DeleteMessage") {
+	if _, err := from.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "sqs:DeleteMessage") || !strings.Contains(err.Error(), "sqs:ChangeMessageVisibility") {
 		t.Errorf("Connect says %v", err)
 	}
 	if _, err := to.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "sqs:SendMessage") {
@@ -272,5 +272,82 @@ func TestConnectSaysWhatIsThere(t *testing.T) {
 	}
 	if n := len(s.Sent("q.fifo")); n != 0 {
 		t.Errorf("looking sent %d messages", n)
+	}
+}
+
+// What is in hand is bounded by its bytes, wherever in the messages they are.
+func TestLargeAttributesAreCounted(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	address := s.CreateQueue("q")
+	large := strings.Repeat("x", 400<<10)
+	for range 100 {
+		s.Put("q", "", "", "small", "large", large)
+	}
+	o := sqs.ReceiverOptions{Queue: address, Receivers: 1}
+	receive(t, receiver(t, connect(t, s.URL()), o), func(ctx context.Context, _ []gobridge.Incoming) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	inHand := func() int { now, _ := s.InFlight("q"); return now }
+	eventually(t, "as much in hand as there may be", func() bool { return inHand() >= 16<<20/len(large) })
+	time.Sleep(500 * time.Millisecond) // for what must not happen
+	if n := inHand(); n > 16<<20/len(large)+10 {
+		t.Errorf("%d messages of %d bytes are in hand", n, len(large))
+	}
+}
+
+// Messages that came one by one are kept ten by ten.
+func TestExtensionsAreBatched(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	address := s.CreateQueue("q")
+	var most atomic.Int32
+	s.OnCall(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Action == "ChangeMessageVisibilityBatch" {
+			most.Store(max(most.Load(), int32(len(c.Entries))))
+		}
+		return fakeaws.Fault{}
+	})
+	o := sqs.ReceiverOptions{Queue: address, Receivers: 1, Visibility: 6 * time.Second}
+	receive(t, receiver(t, connect(t, s.URL()), o), func(ctx context.Context, _ []gobridge.Incoming) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	for i := range 10 {
+		s.Put("q", "", "", "x")
+		eventually(t, "its arrival", func() bool { now, _ := s.InFlight("q"); return now == i+1 })
+	}
+	eventually(t, "an extension of several", func() bool { return most.Load() >= 5 })
+	for _, n := range s.Received("q") {
+		if n != 1 {
+			t.Errorf("a message was given out %d times", n)
+		}
+	}
+}
+
+// A queue that answers no deletion does not keep a process from ending: there is one
+// bound for all of them.
+func TestEndsThoughNothingIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	address := s.CreateQueue("q")
+	for range 300 {
+		s.Put("q", "", "", "x")
+	}
+	over := make(chan struct{})
+	defer close(over)
+	s.OnCall(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Action == "DeleteMessageBatch" {
+			return fakeaws.Fault{Wait: over}
+		}
+		return fakeaws.Fault{}
+	})
+	box := &outbox{}
+	stop := receive(t, receiver(t, connect(t, s.URL()), sqs.ReceiverOptions{Queue: address}), box.take)
+	eventually(t, "their arrival", func() bool { return len(box.all()) == 300 })
+	stop()
+	if n := s.Calls("DeleteMessageBatch"); n > 8 {
+		t.Errorf("%d deletions were begun, want no more than are under way at a time", n)
 	}
 }

@@ -115,7 +115,7 @@ func (s *Sender) prepare(d *gobridge.Delivery) (entry, error) {
 		if key == "" {
 			key = d.Envelope.ID
 		}
-		out.Value.MessageDeduplicationId = aws.String(awsmessage.Token(d.DedupeID()))
+		out.Value.MessageDeduplicationId = aws.String(awsmessage.DedupeID(d))
 	}
 	if key != "" && (queue.fifo() || s.options.Fair) {
 		out.Value.MessageGroupId = aws.String(awsmessage.Token(key))

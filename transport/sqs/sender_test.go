@@ -205,13 +205,16 @@ func TestGroupsAndDeduplicationIDs(t *testing.T) {
 		}
 	}
 	got := s.Sent("q.fifo")
-	if got[0].Group != "customer-7" || got[0].Dedupe != "id-1" || got[1].Group != "id-2" || got[1].Dedupe != "id-2" {
+	if got[0].Group != "customer-7" || !strings.HasPrefix(got[0].Dedupe, "r/b/id-1/") || got[1].Group != "id-2" || !strings.HasPrefix(got[1].Dedupe, "r/b/id-2/") {
 		t.Errorf("groups and IDs that fit: %+v", got[:2])
 	}
 	for _, m := range got[2:] {
-		if !strings.HasPrefix(m.Group, "sha256-") || !strings.HasPrefix(m.Dedupe, "sha256-") {
-			t.Errorf("groups and IDs that do not fit: %+v", m)
+		if !strings.HasPrefix(m.Group, "sha256-") {
+			t.Errorf("groups that do not fit: %+v", m)
 		}
+	}
+	if !strings.HasPrefix(got[3].Dedupe, "sha256-") {
+		t.Errorf("an ID that does not fit: %+v", got[3])
 	}
 	for _, fair := range []bool{false, true} {
 		queue := map[bool]string{false: "plain", true: "fair"}[fair]
@@ -223,6 +226,27 @@ func TestGroupsAndDeduplicationIDs(t *testing.T) {
 		if m := s.Sent(queue)[0]; m.Group != map[bool]string{false: "", true: "customer-7"}[fair] || m.Dedupe != "" {
 			t.Errorf("queue %s has %+v", queue, m)
 		}
+	}
+}
+
+// Routes know nothing of each other's IDs, and producers choose them: a FIFO queue must
+// swallow nothing but a repetition.
+func TestOneIDOfSeveralRoutes(t *testing.T) {
+	s := server(t)
+	s.CreateQueue("q.fifo")
+	to := sender(t, connect(t, s.URL()), sqs.SenderOptions{Queue: "q.fifo"})
+	for _, d := range []gobridge.Delivery{
+		{Envelope: messaging.Envelope{ID: "1", Payload: []byte("order")}, Route: "orders", Binding: "b", Attempt: 1},
+		{Envelope: messaging.Envelope{ID: "1", Payload: []byte("return")}, Route: "returns", Binding: "b", Attempt: 1},
+		{Envelope: messaging.Envelope{ID: "1", Payload: []byte("order")}, Route: "orders", Binding: "copy", Attempt: 1},
+		{Envelope: messaging.Envelope{ID: "1", Payload: []byte("order")}, Route: "orders", Binding: "b", Attempt: 2},
+	} {
+		if err := send(t, to, d)[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := bodies(s, "q.fifo"); got != "order return order" {
+		t.Errorf("the queue has %q, want all but the repetition", got)
 	}
 }
 
@@ -312,6 +336,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"give a queue":              {},
 		"1 to 80 letters":           {Queue: "a b"},
 		"it is in Region us-east-1": {Queue: "arn:aws:sqs:us-east-1:123456789012:q"},
+		"it is in Region us-west-2": {Queue: "https://sqs.us-west-2.amazonaws.com/123456789012/q"},
+		"it is in Region us-west-1": {Queue: "https://us-west-1.queue.amazonaws.com/123456789012/q"},
 		"no ARN of a queue":         {Queue: "arn:aws:sns:eu-central-1:123456789012:q"},
 		"does not end in the name":  {Queue: "https://sqs.eu-central-1.amazonaws.com/"},
 		"have no binary mode":       {Queue: "q", Format: "cloudevents"},

@@ -28,9 +28,10 @@
 //
 // # Deduplication
 //
-// To a FIFO queue goes as MessageDeduplicationId what the destination is to
-// deduplicate by, so that an attempt repeated within five minutes is there once. A
-// standard queue deduplicates nothing. A text that is no group ID or deduplication
+// To a FIFO queue goes route/binding/ID/digest as MessageDeduplicationId, the digest
+// being that of the content, so that an attempt repeated within five minutes is there
+// once and nothing else is taken for one. A redrive has an ID of its own. A standard
+// queue deduplicates nothing. A text that is no group ID or deduplication
 // ID (at most 128 letters, digits and punctuation marks) is replaced by its SHA-256.
 //
 // # Answers
@@ -108,6 +109,11 @@ type queueName struct {
 // CreateQueue).
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
+// hostRule is where queues of a Region are, now and by a name from before (AWS General
+// Reference, "Amazon SQS endpoints"). A call goes to the connection's Region whatever
+// the URL of the queue says.
+var hostRule = regexp.MustCompile(`^(?:sqs(?:-fips)?\.([a-z0-9-]+)|([a-z0-9-]+)\.queue)\.amazonaws\.com(?:\.cn)?$`)
+
 // parseQueue reads a queue's name, URL or ARN.
 func parseQueue(text, region string) (queueName, error) {
 	var q queueName
@@ -131,6 +137,9 @@ func parseQueue(text, region string) (queueName, error) {
 		q.url = text
 		if !nameRule.MatchString(strings.TrimSuffix(q.base(), ".fifo")) {
 			return q, fmt.Errorf("queue %q: its URL does not end in the name of a queue", text)
+		}
+		if host := hostRule.FindStringSubmatch(u.Hostname()); host != nil && host[1]+host[2] != region {
+			return q, fmt.Errorf("queue %q: it is in Region %s, and the connection in %s", text, host[1]+host[2], region)
 		}
 		return q, nil
 	default:
