@@ -8,7 +8,8 @@
 //	               else the property message-id (unless [ByNothing]), else none
 //	subject        gobridge-subject, else the routing key
 //	ordering key   gobridge-ordering-key, or what the route says
-//	created        gobridge-created-at, else the property timestamp
+//	created        gobridge-created-at, else the property timestamp; one outside 1970 to
+//	               2261 (most often milliseconds) is the header amqp-timestamp instead
 //	headers        the headers table, and the properties: content-encoding under its
 //	               name, amqp-correlation-id, amqp-reply-to, amqp-type, amqp-app-id,
 //	               amqp-user-id, amqp-priority, and amqp-exchange, where it was published
@@ -24,12 +25,14 @@
 // user-id included. Producers that do so and have neither need [ByNothing].
 //
 // Order is that of the queue for one consumer. What is not acknowledged goes back to
-// its place in the queue when the consumer ends, in whichever way.
+// its place in the queue when the consumer ends, in whichever way. A stream keeps no
+// place for a consumer, and is refused.
 //
 // # A message that goes
 //
 // The body is the payload, delivery mode persistent, message-id what a consumer's
-// deduplication should go by ([gobridge.Delivery.DedupeID]), timestamp and
+// deduplication should go by ([gobridge.Delivery.DedupeID]; "sha256:" and its digest
+// in hexadecimal, if it has more than 255 bytes or is not UTF-8), timestamp and
 // expiration those of the message. Headers that are named above become properties
 // again; the others, and gobridge's own (package mapping), stand in the headers table
 // as text. CC and BCC, by which RabbitMQ would route, and what can't stand by itself

@@ -28,6 +28,7 @@ const (
 	headerUserID      = "amqp-user-id"
 	headerPriority    = "amqp-priority"
 	headerExchange    = "amqp-exchange"
+	headerTimestamp   = "amqp-timestamp"
 )
 
 // Headers by which RabbitMQ counts deliveries: they differ between redeliveries.
@@ -35,6 +36,9 @@ const (
 	deliveryCount = "x-delivery-count"
 	acquiredCount = "x-acquired-count"
 )
+
+// streamOffset is the header by which streams number their messages, an int64.
+const streamOffset = "x-stream-offset"
 
 // Headers by which RabbitMQ routes to further keys.
 const (
@@ -57,6 +61,10 @@ const (
 	ByNothing
 )
 
+// endOfTime is the first second that no message can have as its time of creation:
+// the beginning of 2262.
+const endOfTime = 9214646400
+
 // incoming makes a message of a delivery.
 func incoming(d *amqp091.Delivery, dedupe Dedupe) gobridge.Incoming {
 	m := mapping.Message{ContentType: d.ContentType, Pairs: pairs(d), Payload: d.Body}
@@ -77,7 +85,11 @@ func incoming(d *amqp091.Delivery, dedupe Dedupe) gobridge.Incoming {
 	if e.Subject == "" {
 		e.Subject = d.RoutingKey
 	}
-	if e.CreatedAt.IsZero() && !d.Timestamp.IsZero() && d.Timestamp.Unix() > 0 {
+	switch seconds := d.Timestamp.Unix(); {
+	case d.Timestamp.IsZero():
+	case seconds <= 0 || seconds >= endOfTime: // milliseconds, as a rule
+		e.Headers[headerTimestamp] = strconv.FormatInt(seconds, 10)
+	case e.CreatedAt.IsZero():
 		e.CreatedAt = d.Timestamp.UTC()
 	}
 	for name, value := range described(d) {
@@ -143,7 +155,8 @@ func pairs(d *amqp091.Delivery) []mapping.Pair {
 	out := make([]mapping.Pair, 0, len(d.Headers))
 	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
 		switch name {
-		case deliveryCount, acquiredCount, headerCorrelation, headerReplyTo, headerType, headerAppID, headerUserID, headerPriority, headerExchange:
+		case deliveryCount, acquiredCount, headerCorrelation, headerReplyTo, headerType, headerAppID, headerUserID, headerPriority,
+			headerExchange, headerTimestamp:
 			continue
 		}
 		out = append(out, mapping.Pair{Name: name, Value: text(d.Headers[name])})

@@ -2,6 +2,8 @@ package amqp
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"time"
@@ -50,7 +52,7 @@ func (s *Sender) outgoing(d *gobridge.Delivery) (outgoing, error) {
 	if err != nil {
 		return o, err
 	}
-	p.ContentType, p.MessageId, p.DeliveryMode, p.Body = m.ContentType, d.DedupeID(), amqp091.Persistent, m.Payload
+	p.ContentType, p.MessageId, p.DeliveryMode, p.Body = m.ContentType, messageID(d.DedupeID()), amqp091.Persistent, m.Payload
 	if d.Envelope.CreatedAt.Unix() > 0 {
 		p.Timestamp = d.Envelope.CreatedAt
 	}
@@ -59,6 +61,10 @@ func (s *Sender) outgoing(d *gobridge.Delivery) (outgoing, error) {
 	}
 	p.Headers = make(amqp091.Table, len(m.Pairs))
 	for _, pair := range m.Pairs {
+		if pair.Name == headerEncoding { // not there if the body is JSON with the payload in it
+			p.ContentEncoding = pair.Value
+			continue
+		}
 		p.Headers[pair.Name] = pair.Value
 	}
 	for name, from := range s.options.Headers {
@@ -73,6 +79,16 @@ func (s *Sender) outgoing(d *gobridge.Delivery) (outgoing, error) {
 	return o, s.check(&o)
 }
 
+// messageID is an ID as the property message-id: one that the property has no room
+// for, or that is not UTF-8, stands there as its digest.
+func messageID(id string) string {
+	if short("", id) == nil {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // maxExpiration is the longest time to live that RabbitMQ takes, in milliseconds:
 // 2^32-1.
 const maxExpiration = 1<<32 - 1
@@ -81,7 +97,7 @@ const maxExpiration = 1<<32 - 1
 func (s *Sender) check(o *outgoing) error {
 	p := &o.publishing
 	for what, text := range map[string]string{
-		"exchange": o.exchange, "routing key": o.key, "message ID": p.MessageId, "content type": p.ContentType,
+		"exchange": o.exchange, "routing key": o.key, "content type": p.ContentType,
 	} {
 		if err := short(what, text); err != nil {
 			return err
@@ -137,8 +153,6 @@ func setProperty(p *amqp091.Publishing, name, value string) bool {
 		return false
 	}
 	switch name {
-	case headerEncoding:
-		p.ContentEncoding = value
 	case headerCorrelation:
 		p.CorrelationId = value
 	case headerReplyTo:
@@ -163,12 +177,15 @@ func setProperty(p *amqp091.Publishing, name, value string) bool {
 }
 
 // carries reports whether a header of a message can stand by itself in the headers
-// table: RabbitMQ makes nothing of it, and it comes back as it is.
+// table, or as content-encoding: RabbitMQ makes nothing of it, and it comes back as
+// it is.
 func carries(name, value string) bool {
 	switch name {
 	case headerCC, headerBCC, deliveryCount, acquiredCount, headerUserID, headerExchange,
-		headerCorrelation, headerReplyTo, headerType, headerAppID, headerPriority, headerEncoding:
+		headerCorrelation, headerReplyTo, headerType, headerAppID, headerPriority, headerTimestamp:
 		return false
+	case headerEncoding: // it becomes a property
+		return value != "" && short("", value) == nil
 	}
 	return short("", name) == nil
 }

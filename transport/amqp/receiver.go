@@ -55,6 +55,7 @@ type Receiver struct {
 	conn    *Connection
 	options ReceiverOptions
 	log     *slog.Logger
+	queue   bool // it has been seen to deliver again, as no stream does
 }
 
 var (
@@ -140,14 +141,12 @@ func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool,
 	}
 	closes := ch.NotifyClose(make(chan *amqp091.Error, 1))
 	arrivals := make(chan arrival, r.options.Prefetch)
-	pumped := make(chan struct{})
+	pumped := make(chan error, 1)
 	go func() {
-		defer close(pumped)
-		defer close(arrivals)
-		for d := range deliveries {
-			// There is room for as many as the server delivers without an answer.
-			arrivals <- arrival{message: incoming(&d, r.options.Dedupe), tag: d.DeliveryTag}
+		err := r.pump(deliveries, arrivals)
+		for range deliveries { // so that the library's goroutine ends
 		}
+		pumped <- err
 	}()
 	taken, err = r.takeAll(ctx, ch, arrivals, take)
 	// What is not acknowledged goes back to its place in the queue with this. It ends
@@ -155,11 +154,29 @@ func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool,
 	_ = ch.Close()
 	for range arrivals { // so that the pump ends
 	}
-	<-pumped
+	if refused := <-pumped; refused != nil {
+		err = refused
+	}
 	if err == nil {
 		err = explain(closure(closes))
 	}
 	return taken, err
+}
+
+// pump makes messages of deliveries, until they end or one has come from a stream.
+func (r *Receiver) pump(deliveries <-chan amqp091.Delivery, arrivals chan<- arrival) error {
+	defer close(arrivals)
+	for d := range deliveries {
+		r.queue = r.queue || d.Redelivered
+		// Other messages may have such a header too, and come again after this.
+		if _, offset := d.Headers[streamOffset].(int64); offset && !r.queue {
+			return fmt.Errorf("queue %s gives its messages offsets (%s), as a stream does: a stream keeps no place for a consumer, and messages would be lost; consume a queue that gets the same messages",
+				r.options.Queue, streamOffset)
+		}
+		// There is room for as many as the server delivers without an answer.
+		arrivals <- arrival{message: incoming(&d, r.options.Dedupe), tag: d.DeliveryTag}
+	}
+	return nil
 }
 
 // open opens a channel and consumes.
