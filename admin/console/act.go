@@ -207,7 +207,7 @@ func (c *console) askAct(w http.ResponseWriter, r *http.Request) {
 	if !c.mayAct(w, r) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), actTime)
+	ctx, cancel := context.WithTimeout(r.Context(), c.actTime)
 	defer cancel()
 	a, err := c.readAct(ctx, r.URL.Query())
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *console) doAct(w http.ResponseWriter, r *http.Request) {
 	if !c.mayAct(w, r) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), actTime)
+	ctx, cancel := context.WithTimeout(r.Context(), c.actTime)
 	defer cancel()
 	a, err := c.readAct(ctx, r.URL.Query())
 	if err != nil {

@@ -32,6 +32,7 @@ type console struct {
 	history history
 	held    heldLook
 	streams chan struct{} // one for each stream that is open
+	actTime time.Duration
 }
 
 // lister is a desk that lists every pause and halt. [*operate.Desk] is one.
@@ -40,8 +41,10 @@ type lister interface {
 }
 
 // New makes a console. It is an [admin.Console].
-func New(surface *admin.Surface) http.Handler {
-	c := &console{surface: surface, streams: make(chan struct{}, maxStreams)}
+func New(surface *admin.Surface) http.Handler { return newConsole(surface, actTime) }
+
+func newConsole(surface *admin.Surface, actTime time.Duration) http.Handler {
+	c := &console{surface: surface, streams: make(chan struct{}, maxStreams), actTime: actTime}
 	c.holds, _ = surface.Desk.(lister)
 	c.version = version()
 	c.pages = parse(c.version)

@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type world struct {
 	*testing.T
 	store *memory.Store
 	url   string
+	stop  func() // ends the server
 }
 
 const configText = `version: 1
@@ -81,12 +83,13 @@ func (w *world) serve(desk admin.Desk) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
-	w.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			w.Errorf("the server ended with %v", err)
 		}
 	})
+	w.Cleanup(w.stop)
 }
 
 func (w *world) must(err error) {
