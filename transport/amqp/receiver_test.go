@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,12 +33,14 @@ func each(t *testing.T, test func(t *testing.T, r *rig)) {
 
 // outbox takes what a receiver hands over.
 type outbox struct {
-	mu   sync.Mutex
-	got  []gobridge.Incoming
-	gate chan struct{} // unless nil, takes wait until it is closed
+	mu    sync.Mutex
+	got   []gobridge.Incoming
+	gate  chan struct{} // unless nil, takes wait until it is closed
+	takes atomic.Int32  // that have begun
 }
 
 func (o *outbox) take(ctx context.Context, batch []gobridge.Incoming) error {
+	o.takes.Add(1)
 	o.mu.Lock()
 	gate := o.gate
 	o.mu.Unlock()
@@ -428,7 +431,10 @@ func TestChannelThatTheServerCloses(t *testing.T) {
 	box := &outbox{gate: make(chan struct{})}
 	var log logs
 	run(t, r.connect(t), amqp.ReceiverOptions{Queue: q, Logger: log.logger()}, box)
-	eventually(t, "the delivery", func() bool { _, unacked := r.fake.Depth(q); return unacked == 2 })
+	eventually(t, "the delivery", func() bool {
+		_, unacked := r.fake.Depth(q)
+		return unacked == 2 && box.takes.Load() > 0
+	})
 	r.fake.CloseChannels(406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out")
 	eventually(t, "their return to the queue", func() bool { ready, _ := r.fake.Depth(q); return ready == 2 })
 	close(box.gate)
