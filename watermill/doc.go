@@ -33,7 +33,8 @@
 // call:
 //
 //	topic      the subject, or what Options.Topic says
-//	UUID       the UUID that came in, or the message's ID; another one after each
+//	UUID       the UUID that came in, if the topic is the subject, or else the message's
+//	           ID, for two topics may have the same UUID; another one after each
 //	           redrive, which the publisher's deduplication must not swallow
 //	payload    the payload
 //	metadata   the message's headers and content type, and beside them gobridge-id,

@@ -170,6 +170,57 @@ func TestWhatADeliveryBecomes(t *testing.T) {
 	}
 }
 
+// A message with the metadata of an event passes through the outbox as it is, and a
+// handler may publish it on.
+func TestMetadataOfAnEvent(t *testing.T) {
+	var box caught
+	p := publisher(t, box.outbox, mill.PublisherOptions{})
+	want := message.Metadata{
+		"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/s", "ce-type": "t", "ce-time": "2026-01-02T03:04:05Z", "ce-partitionkey": "k",
+	}
+	in := message.NewMessage("u1", []byte("p"))
+	in.Metadata = maps.Clone(want)
+	if err := p.Publish("orders", in); err != nil {
+		t.Fatal(err)
+	}
+	var out spy
+	if errs := sender(t, &out, mill.SenderOptions{}).Send(t.Context(), []gobridge.Delivery{{Envelope: box.all[0]}}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	want["gobridge-id"], want["gobridge-subject"] = "orders u1", "orders"
+	if got := out.all[0].Metadata; !maps.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if err := p.Publish("orders", out.all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if e := box.all[1]; e.ID != box.all[0].ID || messaging.ContentHash(&e) != messaging.ContentHash(&box.all[0]) {
+		t.Errorf("it came back as %+v", e)
+	}
+}
+
+// Messages of two topics may have one UUID. Where both go to a third one, its
+// deduplication must not take the second for a repeat.
+func TestTopicsThatMeet(t *testing.T) {
+	var box caught
+	p := publisher(t, box.outbox, mill.PublisherOptions{})
+	for _, topic := range []string{"north", "south"} {
+		if err := p.Publish(topic, newMessage("1", topic)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out spy
+	s := sender(t, &out, mill.SenderOptions{Topic: func(*messaging.Envelope) (string, error) { return "both", nil }})
+	for _, e := range box.all {
+		if errs := s.Send(t.Context(), []gobridge.Delivery{{Envelope: e}}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+	}
+	if out.all[0].UUID == out.all[1].UUID {
+		t.Errorf("both have the UUID %q", out.all[0].UUID)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	d := delivery()
 	broken := errors.New("broken")

@@ -69,7 +69,7 @@ func (s *Sender) send(ctx context.Context, d *gobridge.Delivery) error {
 	if err != nil {
 		return gobridge.Permanent(err)
 	}
-	m, err := newMessage(d)
+	m, err := newMessage(d, topic)
 	if err != nil {
 		return gobridge.Permanent(err)
 	}
@@ -110,18 +110,26 @@ func (s *Sender) topic(e *messaging.Envelope) (string, error) {
 }
 
 // newMessage makes a message of Watermill. Metadata can hold every header but
-// those whose names are gobridge's own.
-func newMessage(d *gobridge.Delivery) (*message.Message, error) {
+// those whose names are gobridge's own. On another topic than its subject a UUID
+// could be that of a message from another topic.
+func newMessage(d *gobridge.Delivery, topic string) (*message.Message, error) {
 	encoded, err := protocol.Encode(d, mapping.Plain)
 	if err != nil {
 		return nil, err
 	}
-	m := message.NewMessage(strings.TrimPrefix(d.DedupeID(), d.Envelope.Subject+" "), encoded.Payload)
+	id := d.DedupeID()
+	if uuid, ok := strings.CutPrefix(id, topic+" "); ok && topic == d.Envelope.Subject && uuid != "" {
+		id = uuid
+	}
+	m := message.NewMessage(id, encoded.Payload)
 	if encoded.ContentType != "" {
 		m.Metadata[contentType] = encoded.ContentType
 	}
 	for _, pair := range encoded.Pairs {
-		if pair.Name != ownEvent && pair.Name != ownHeaders {
+		// What says that the message lacks what an event beside it has is empty: here
+		// is no event.
+		lacking := pair.Value == "" && isOwn(pair.Name)
+		if pair.Name != ownEvent && pair.Name != ownHeaders && !lacking {
 			m.Metadata[pair.Name] = pair.Value
 		}
 	}
@@ -130,7 +138,7 @@ func newMessage(d *gobridge.Delivery) (*message.Message, error) {
 		own, taken := m.Metadata[name]
 		switch {
 		case taken && own == value: // it stands by itself
-		case taken || strings.HasPrefix(strings.ToLower(name), "gobridge-"):
+		case taken || isOwn(name):
 			hidden = append(hidden, mapping.Pair{Name: name, Value: value})
 		default:
 			m.Metadata[name] = value
@@ -141,3 +149,6 @@ func newMessage(d *gobridge.Delivery) (*message.Message, error) {
 	}
 	return m, nil
 }
+
+// isOwn reports whether a name is kept for gobridge.
+func isOwn(name string) bool { return strings.HasPrefix(strings.ToLower(name), "gobridge-") }
