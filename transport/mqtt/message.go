@@ -3,7 +3,9 @@ package mqtt
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -132,7 +134,7 @@ func (s *Sender) encode(d *gobridge.Delivery, now time.Time) (*packets.Publish, 
 	if err != nil {
 		return nil, err
 	}
-	m, err := protocol.Encode(d, s.options.Format)
+	m, err := protocol.Encode(s.replacing(d), s.options.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +173,19 @@ func (s *Sender) encode(d *gobridge.Delivery, now time.Time) (*packets.Publish, 
 		p.Properties.MessageExpiry = &seconds
 	}
 	return p, nil
+}
+
+// replacing returns the delivery without the headers that are computed.
+func (s *Sender) replacing(d *gobridge.Delivery) *gobridge.Delivery {
+	if !slices.ContainsFunc(s.headers, func(more computed) bool { _, there := d.Envelope.Headers[more.name]; return there }) {
+		return d
+	}
+	less := *d
+	less.Envelope.Headers = maps.Clone(d.Envelope.Headers)
+	for _, more := range s.headers {
+		delete(less.Envelope.Headers, more.name)
+	}
+	return &less
 }
 
 // place puts a pair where MQTT has a place of its own for it, and reports whether

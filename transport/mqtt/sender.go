@@ -34,8 +34,8 @@ type SenderOptions struct {
 	Retain bool
 	// Format is how messages go out.
 	Format mapping.Format
-	// Headers are further user properties, by name. One that is computed as empty is
-	// left out.
+	// Headers are further user properties, by name, in the place of the message's own
+	// headers of that name. One that is computed as empty is left out.
 	Headers map[string]Text
 	// Timeout is how long the broker may take to confirm; 10 s when zero.
 	Timeout time.Duration
@@ -60,6 +60,12 @@ var (
 	_ gobridge.Carrier     = (*Sender)(nil)
 	_ gobridge.Connector   = (*Sender)(nil)
 )
+
+// eventsOwn are the attributes that the message gives an event.
+var eventsOwn = map[string]bool{
+	"specversion": true, "id": true, "source": true, "type": true, "subject": true, "time": true, "data": true,
+	"datacontenttype": true, "dataschema": true, "partitionkey": true,
+}
 
 // Bounds of a batch.
 const (
@@ -93,6 +99,9 @@ func (c *Connection) Sender(options SenderOptions) (*Sender, error) {
 		}
 		if name == "" || strings.HasPrefix(strings.ToLower(name), "gobridge-") {
 			return nil, fmt.Errorf("mqtt: user property %q: names that begin with gobridge- are its own, and none is empty", name)
+		}
+		if name == "specversion" || options.Format != mapping.Plain && eventsOwn[name] {
+			return nil, fmt.Errorf("mqtt: user property %q is an attribute of a CloudEvent, which only the message says", name)
 		}
 		s.headers = append(s.headers, computed{name, options.Headers[name]})
 	}

@@ -392,14 +392,45 @@ func TestGivenUpWhileConnecting(t *testing.T) {
 	}
 }
 
+// TestComputedInThePlaceOfAHeader: a computed user property is there once, whatever the
+// message has under its name, and the other end can read it.
+func TestComputedInThePlaceOfAHeader(t *testing.T) {
+	for _, format := range []mapping.Format{mapping.Plain, mapping.Binary, mapping.Structured} {
+		b := newBroker(t)
+		s := sender(t, open(t, b.url()), func(o *mqtt.SenderOptions) {
+			o.Format = format
+			o.Headers = map[string]mqtt.Text{
+				"site": func(e *messaging.Envelope) (string, error) { return "of " + e.Headers["site"][:3], nil },
+				"gone": func(*messaging.Envelope) (string, error) { return "", nil },
+			}
+		})
+		for i, own := range []string{"old", "old\x01"} {
+			e := messaging.Envelope{ID: fmt.Sprint(i), Headers: messaging.Headers{"site": own, "gone": "x", "other": "y"}}
+			if err := errors.Join(deliver(t, s, e)...); err != nil {
+				t.Fatal(err)
+			}
+			if e.Headers["site"] != own {
+				t.Fatal("the message was changed")
+			}
+			got := asReceived(t, b.got()[i]).Headers
+			if got["site"] != "of old" || got["other"] != "y" || got["gone"] != "" {
+				t.Errorf("%s: headers %q, want the computed ones and the other", format, got)
+			}
+		}
+	}
+}
+
 func TestSenderRefuses(t *testing.T) {
 	c := open(t, "mqtt://127.0.0.1:1")
+	computes := map[string]mqtt.Text{"id": nil}
 	for want, change := range map[string]func(*mqtt.SenderOptions){
 		"give either a topic or what computes it": func(o *mqtt.SenderOptions) { o.Topic = "" },
 		`the topic "a/#" has a wildcard`:          func(o *mqtt.SenderOptions) { o.Topic = "a/#" },
 		"QoS is 3":                                func(o *mqtt.SenderOptions) { o.QoS = 3 },
 		"names that begin with gobridge-":         func(o *mqtt.SenderOptions) { o.Headers = map[string]mqtt.Text{"gobridge-id": nil} },
 		"client ID \"\"":                          func(o *mqtt.SenderOptions) { o.ClientID = "" },
+		`"specversion" is an attribute`:           func(o *mqtt.SenderOptions) { o.Headers = map[string]mqtt.Text{"specversion": nil} },
+		`"id" is an attribute of a CloudEvent`:    func(o *mqtt.SenderOptions) { o.Headers, o.Format = computes, mapping.Binary },
 	} {
 		options := mqtt.SenderOptions{ClientID: "gw", Topic: "a", QoS: 1}
 		change(&options)

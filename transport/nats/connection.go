@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -199,6 +201,7 @@ func (c *Connection) dial() (*link, error) {
 		client.SkipHostLookup(),
 		client.SetCustomDialer(d),
 		client.Timeout(connectTime),
+		client.FlusherTimeout(0), // see conn
 		client.PingInterval(pingInterval),
 		client.MaxPingsOutstanding(pingsMissed),
 		client.ErrorHandler(func(_ *client.Conn, _ *client.Subscription, err error) { l.trouble(err) }),
@@ -216,7 +219,7 @@ func (c *Connection) dial() (*link, error) {
 		}
 		return nil, fmt.Errorf("connect to %s: %w", o.shown(), err)
 	}
-	l.nc = nc
+	l.nc, l.wire = nc, d.last
 	if o.Domain != "" {
 		l.js, err = jetstream.NewWithDomain(nc, o.Domain)
 	} else {
@@ -246,11 +249,15 @@ type dialer struct {
 
 	mu   sync.Mutex
 	stop []func() bool
+	last *progress
 	err  error
 }
 
 // Dial connects. A connection that ends drops at once what it has not sent:
 // nothing that was given up may reach the server later.
+//
+// What it returns ends with a write that fails: the client would go on, without what
+// it could not write.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	plain := newDialer()
 	conn, err := plain.DialContext(d.ctx, network, address)
@@ -264,7 +271,40 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		_ = tcp.SetLinger(0) // it ends a little later otherwise
 	}
 	d.stop = append(d.stop, context.AfterFunc(d.ctx, func() { _ = conn.Close() }))
-	return conn, nil
+	d.last = &progress{Conn: conn}
+	return d.last, nil
+}
+
+// progress is a connection that ends when nothing can be written for writeTime.
+type progress struct {
+	net.Conn
+	failed atomic.Pointer[error] // of the write that ended it
+}
+
+// Write writes in pieces, each of which has its time: how long all of it takes is up
+// to the network.
+func (c *progress) Write(p []byte) (int, error) {
+	done := 0
+	for {
+		piece := p[done:min(len(p), done+writePiece)]
+		err := c.SetWriteDeadline(time.Now().Add(writeTime))
+		if err == nil {
+			var n int
+			n, err = c.Conn.Write(piece)
+			done += n
+		}
+		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = fmt.Errorf("the server has read nothing for %s: %w", writeTime, err)
+			}
+			c.failed.CompareAndSwap(nil, &err)
+			_ = c.Close()
+			return done, err
+		}
+		if done == len(p) {
+			return done, nil
+		}
+	}
 }
 
 // done ends the attempt, and returns why TCP failed, if it did.
@@ -280,6 +320,7 @@ func (d *dialer) done() error {
 // link is one connection to one server, from beginning to end.
 type link struct {
 	nc    *client.Conn
+	wire  *progress
 	js    jetstream.JetStream
 	log   *slog.Logger
 	ended chan struct{} // closed when it is
@@ -308,10 +349,13 @@ func (l *link) lost(err error) {
 func (l *link) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.why == nil {
-		return client.ErrConnectionClosed
+	if l.why != nil && !errors.Is(l.why, net.ErrClosed) {
+		return l.why
 	}
-	return l.why
+	if failed := l.wire.failed.Load(); failed != nil {
+		return *failed
+	}
+	return client.ErrConnectionClosed
 }
 
 // trouble takes up what the server says without having been asked: it answers

@@ -345,6 +345,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"needs both cert and key":      {Servers: servers, TLS: &clienttls.Options{Cert: "x"}},
 		"nats: domain":                 {Servers: servers, Domain: "a.b"},
 		"nats: inbox_prefix":           {Servers: servers, InboxPrefix: "a.>"},
+		"or none is":                   {Servers: []string{"nats://n1", "wss://n2"}},
 		"nats password: not to be had": {Servers: servers, User: "u", Password: func() (string, error) { return "", errors.New("not to be had") }},
 	} {
 		_, err := nats.New(o)

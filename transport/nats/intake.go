@@ -31,8 +31,9 @@ var errGap = errors.New("a delivery of the consumer went elsewhere")
 
 // delivery is a message that is not acknowledged yet.
 type delivery struct {
-	seq   uint64 // in the stream
-	reply string // where to acknowledge it; empty once that is of no use
+	seq   uint64    // in the stream
+	at    time.Time // when the stream stored it
+	reply string    // where to acknowledge it; empty once that is of no use
 	size  int
 	in    gobridge.Incoming
 }
@@ -40,9 +41,9 @@ type delivery struct {
 // intake is one run of a receiver. One goroutine owns it; a take runs beside.
 //
 // Its rule of order: nothing is handed over before everything that the server
-// counts as delivered and not acknowledged is here, in hand. That holds when a
-// session begins, and as long as each delivery has the number after the one before;
-// when one is missing a new session begins.
+// counts as delivered and not acknowledged is here, in hand. That holds as long as
+// each delivery has the number after the one before, over the end of a session, too,
+// if the next one finds no other number; where one is missing it has to be seen to.
 type intake struct {
 	r    *Receiver
 	take gobridge.Take
@@ -60,7 +61,8 @@ type intake struct {
 	consumer jetstream.Consumer
 	pull     pull
 	number   uint64 // of the last delivery
-	settled  bool
+	settled  bool   // see the rule of order
+	loose    bool   // there is no order, for others have what is missing
 	settling settling
 }
 
@@ -124,14 +126,13 @@ func (in *intake) begin(ctx context.Context) error {
 		in.r.reached(info.AckFloor.Stream)
 	}
 	if !info.Created.Equal(in.made) { // what is in hand has the numbers of another
-		in.made = info.Created
-		for _, d := range in.hand {
-			d.reply = ""
-		}
-		clear(in.hand)
+		in.made, in.settled, in.loose = info.Created, false, false
+		in.disown(0)
 	}
+	nothing := info.NumAckPending == 0 || in.r.options.Shared
+	complete := in.settled && !in.loose && in.number == info.Delivered.Consumer
 	in.consumer, in.number, in.settled = consumer, info.Delivered.Consumer, true
-	if !in.r.options.Shared && info.NumAckPending > len(in.hand) {
+	if !nothing && !complete {
 		in.settled = in.rewind(ctx)
 	}
 	in.settling = settling{}
@@ -139,6 +140,29 @@ func (in *intake) begin(ctx context.Context) error {
 		in.settling.begin(longestWait(&info.Config))
 	}
 	return in.pull.begin(in.link.nc, in.r.nextSubject(), info)
+}
+
+// disown gives up to acknowledge what is in hand from a number on: the numbers are
+// those of other messages now.
+func (in *intake) disown(from uint64) {
+	for seq, d := range in.hand {
+		if seq >= from {
+			d.reply = ""
+			delete(in.hand, seq)
+		}
+	}
+}
+
+// pending returns how much of what is in hand the server can be waiting for: a purge
+// acknowledges what it takes out.
+func (in *intake) pending(info *jetstream.ConsumerInfo) int {
+	n := 0
+	for seq := range in.hand {
+		if seq > info.AckFloor.Stream {
+			n++
+		}
+	}
+	return n
 }
 
 // remember notes which stream it is, for a consumer that has to be made again.
@@ -149,7 +173,8 @@ func (in *intake) remember(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at stream %s: %w", in.r.options.Stream, err)
 	}
-	in.r.seen(stream.CachedInfo().Created)
+	info := stream.CachedInfo()
+	in.r.seen(info.Created, info.State.LastSeq)
 	return nil
 }
 
@@ -212,7 +237,9 @@ func (in *intake) finished(err error) {
 			}
 			in.answer(d, ack)
 			delete(in.hand, d.seq)
-			in.r.reached(d.seq)
+			if !in.loose {
+				in.r.reached(d.seq)
+			}
 		}
 	} else { // it has been told to end
 		in.queue = slices.Concat(in.taking, in.queue)
@@ -261,7 +288,7 @@ func (in *intake) arrivals(m *client.Msg) error {
 			continue
 		default:
 		}
-		if gap && !in.r.options.Shared {
+		if gap {
 			return errGap
 		}
 		return nil
@@ -277,14 +304,20 @@ func (in *intake) arrived(m *client.Msg) (gap bool) {
 	}
 	size := len(m.Data) + headerSize(m.Header)
 	in.pull.came(size)
-	gap = meta.Sequence.Consumer != in.number+1
+	gap = meta.Sequence.Consumer != in.number+1 && !in.r.options.Shared
 	in.number = meta.Sequence.Consumer
+	in.settled = in.settled && !gap
 	seq := meta.Sequence.Stream
-	if d := in.hand[seq]; d != nil { // again
+	switch d := in.hand[seq]; {
+	case d == nil:
+	case d.at.Equal(meta.Timestamp): // again
 		d.reply = m.Reply
 		return gap
+	default: // the stream has lost its end, and counts from there again
+		in.disown(seq)
+		in.r.back(seq - 1)
 	}
-	d := &delivery{seq: seq, reply: m.Reply, size: size, in: incoming(m, meta)}
+	d := &delivery{seq: seq, at: meta.Timestamp, reply: m.Reply, size: size, in: incoming(m, meta)}
 	in.hand[seq] = d
 	at := len(in.queue)
 	for at > 0 && in.queue[at-1].seq > seq && in.queue[at-1].reply != "" {
@@ -317,7 +350,7 @@ func (in *intake) quiet(ctx context.Context) {
 		default:
 		}
 		full := info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
-		if info.NumAckPending <= len(in.hand) && (info.NumPending == 0 || full) {
+		if info.NumAckPending <= in.pending(info) && (info.NumPending == 0 || full) {
 			return
 		}
 		pause(ctx, 5*time.Millisecond)

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,9 +102,9 @@ func headerSize(h client.Header) int {
 // incoming makes a message of what a stream delivered.
 func incoming(m *client.Msg, meta *client.MsgMetadata) gobridge.Incoming {
 	in := mapping.Message{Payload: m.Data}
-	for name, values := range m.Header {
-		name = strings.ToLower(name)
-		for _, value := range values {
+	for _, spelling := range slices.Sorted(maps.Keys(m.Header)) {
+		name := strings.ToLower(spelling)
+		for _, value := range m.Header[spelling] {
 			if name == contentType {
 				in.ContentType = value
 				continue
@@ -117,7 +118,7 @@ func incoming(m *client.Msg, meta *client.MsgMetadata) gobridge.Incoming {
 			in.Pairs = append(in.Pairs, mapping.Pair{Name: name, Value: value})
 		}
 	}
-	// In an order that is the same with every delivery.
+	// In an order that is the same with every delivery, however names are spelt.
 	slices.SortStableFunc(in.Pairs, func(a, b mapping.Pair) int { return strings.Compare(a.Name, b.Name) })
 	e, err := protocol.Decode(in)
 	if err != nil {

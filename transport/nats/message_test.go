@@ -73,6 +73,24 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
+// TestNamesInSeveralSpellings: NATS tells Site and site apart, and a redelivery has
+// the content of the first.
+func TestNamesInSeveralSpellings(t *testing.T) {
+	m := client.NewMsg("s")
+	m.Header["site"], m.Header["Site"], m.Header["SITE"] = []string{"a", "b"}, []string{"c"}, []string{"d"}
+	m.Header["content-type"], m.Header["Content-Type"] = []string{"a/a"}, []string{"b/b"}
+	first := incoming(m, meta("S", 1, time.Unix(1, 0)))
+	if got := first.Envelope.Headers["site"]; got != "d,c,a,b" {
+		t.Errorf("site is %q", got)
+	}
+	for range 50 {
+		again := incoming(m, meta("S", 1, time.Unix(1, 0)))
+		if messaging.ContentHash(&again.Envelope) != messaging.ContentHash(&first.Envelope) {
+			t.Fatalf("%+v, and then %+v", first.Envelope, again.Envelope)
+		}
+	}
+}
+
 func TestWhatAForeignProducerSends(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	m := &client.Msg{Subject: "orders.eu", Data: []byte("{}"), Header: client.Header{

@@ -126,6 +126,9 @@ func (o *Options) check() error {
 		if err := checkServer(s); err != nil {
 			return err
 		}
+		if websocket(s) != websocket(o.Servers[0]) {
+			return fmt.Errorf("nats: servers %s and %s: all are websockets (ws, wss), or none is", o.Servers[0], s)
+		}
 	}
 	ways := 0
 	for _, given := range []bool{o.User != "", o.Token != nil, o.Credentials != "", o.NKey != ""} {
@@ -145,13 +148,16 @@ func (o *Options) check() error {
 		return err
 	}
 	if o.InboxPrefix != "" {
-		if err := checkSubject(o.InboxPrefix); err != nil {
+		if err := checkPrefix(o.InboxPrefix); err != nil {
 			return fmt.Errorf("nats: inbox_prefix %w", err)
 		}
 	}
 	_, err := o.secrets()
 	return err
 }
+
+// websocket reports whether a server is reached by one.
+func websocket(server string) bool { return strings.HasPrefix(server, "ws") }
 
 // checkServer checks the URL of a server.
 func checkServer(raw string) error {
@@ -272,6 +278,8 @@ const (
 	connectTime  = 5 * time.Second // for TCP, and again for the rest
 	pingInterval = 10 * time.Second
 	pingsMissed  = 2
+	writeTime    = 5 * time.Second // in which the server reads something
+	writePiece   = 64 << 10
 )
 
 // newDialer returns the TCP dialer. An idle peer is found out by the pings of NATS.

@@ -141,13 +141,21 @@ func (r *Receiver) position() position {
 	return r.at
 }
 
-// seen remembers the stream that is consumed.
-func (r *Receiver) seen(made time.Time) {
+// seen remembers the stream that is consumed, and forgets the place in one that was
+// made again, or that has lost its end.
+func (r *Receiver) seen(made time.Time, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.at.made.Equal(made) {
+	if !r.at.made.Equal(made) || r.at.seq > last {
 		r.at = position{made: made}
 	}
+}
+
+// back goes back to a place from which the stream has other messages now.
+func (r *Receiver) back(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at.seq = min(r.at.seq, seq)
 }
 
 // reached remembers how far the outbox has it.

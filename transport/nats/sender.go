@@ -48,7 +48,8 @@ type SenderOptions struct {
 
 	// Format is how messages go out.
 	Format mapping.Format
-	// Headers are added to each message; one that is empty is left out.
+	// Headers are added to each message, in the place of its own of that name in any
+	// case; one that is empty is left out.
 	Headers map[string]Text
 
 	// Timeout bounds one publication with its confirmation; 10 s when zero.
@@ -107,7 +108,7 @@ func (s *Sender) Carry(e *messaging.Envelope) error {
 // message makes the message of a delivery, if the server can take it.
 func (s *Sender) message(d *gobridge.Delivery) (*client.Msg, error) {
 	o := &s.options
-	m, err := encode(d, o.Format)
+	m, err := encode(s.replacing(d), o.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,6 @@ func (s *Sender) message(d *gobridge.Delivery) (*client.Msg, error) {
 		if !plain(value) {
 			return nil, fmt.Errorf("header %s: its value has control characters or spaces at its ends, which no header of NATS has", name)
 		}
-		delete(m.Header, strings.ToLower(name)) // the message's own
 		if value != "" {
 			m.Header[name] = []string{value}
 		}
@@ -147,6 +147,24 @@ func (s *Sender) message(d *gobridge.Delivery) (*client.Msg, error) {
 		return nil, fmt.Errorf("it has %d bytes with its headers; the server takes %d (max_payload)", size, most)
 	}
 	return m, nil
+}
+
+// replacing returns the delivery without the headers that are computed.
+func (s *Sender) replacing(d *gobridge.Delivery) *gobridge.Delivery {
+	computed := func(header, _ string) bool {
+		for name := range s.options.Headers {
+			if strings.EqualFold(name, header) {
+				return true
+			}
+		}
+		return false
+	}
+	less := *d
+	if len(s.options.Headers) > 0 {
+		less.Envelope.Headers = maps.Clone(d.Envelope.Headers)
+		maps.DeleteFunc(less.Envelope.Headers, computed)
+	}
+	return &less
 }
 
 // repeatID is what a stream knows a repetition by. What differs in anything but the

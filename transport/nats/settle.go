@@ -48,7 +48,7 @@ func (in *intake) settle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at the consumer: %w", err)
 	}
-	missing := info.NumAckPending - len(in.hand)
+	missing := info.NumAckPending - in.pending(info)
 	overdue := time.Since(s.began) > 3*s.wait
 	switch {
 	case missing <= 0:
@@ -56,7 +56,7 @@ func (in *intake) settle(ctx context.Context) error {
 	case overdue:
 		in.r.log.Error("messages that were delivered elsewhere do not come back, so somebody else consumes with this consumer; "+
 			"going on without them, and without order", "stream", in.r.options.Stream, "consumer", in.r.options.Consumer, "missing", missing)
-		in.settled = true
+		in.settled, in.loose = true, true
 	case s.asked.IsZero() || missing < s.most || time.Since(s.asked) > s.wait:
 		// Redeliveries that are due come before anything else. What is not due yet
 		// is not asked for again before it is, for other messages would come instead.

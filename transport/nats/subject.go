@@ -14,16 +14,24 @@ const maxSubject = 1024
 // checkSubject returns what keeps a subject from being published to. Its text goes
 // on where the subject's name ends.
 func checkSubject(subject string) error {
+	if err := checkPrefix(subject); err != nil {
+		return err
+	}
+	if strings.HasPrefix(subject, "$") && !strings.HasPrefix(subject, "$KV.") || strings.HasPrefix(subject, "_INBOX.") {
+		return fmt.Errorf("%q begins with what NATS keeps for itself", shown(subject))
+	}
+	return nil
+}
+
+// checkPrefix returns what keeps a subject from being one subject.
+func checkPrefix(subject string) error {
 	if err := checkFilter(subject); err != nil {
 		return err
 	}
 	for token := range strings.SplitSeq(subject, ".") {
 		if token == "*" || token == ">" {
-			return fmt.Errorf("%q has the wildcard %s; publishing needs one subject", shown(subject), token)
+			return fmt.Errorf("%q has the wildcard %s; one subject is needed", shown(subject), token)
 		}
-	}
-	if strings.HasPrefix(subject, "$") && !strings.HasPrefix(subject, "$KV.") || strings.HasPrefix(subject, "_INBOX.") {
-		return fmt.Errorf("%q begins with what NATS keeps for itself", shown(subject))
 	}
 	return nil
 }
