@@ -23,7 +23,8 @@ import (
 var payloadRoles = map[string]admin.Role{"read": admin.RoleRead, "operate": admin.RoleOperate, "nobody": admin.RoleNobody}
 
 // newAdmin makes the admin listener of a configuration, nil if it has none.
-func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measures, log *slog.Logger) (*admin.Server, error) {
+// It is not ready any more once ctx has ended.
+func newAdmin(ctx context.Context, c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measures, log *slog.Logger) (*admin.Server, error) {
 	a := c.Admin
 	if a == nil {
 		return nil, nil //nolint:nilnil // there may be none
@@ -35,11 +36,14 @@ func newAdmin(c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measu
 		Operate:  again(a.Tokens.Operate),
 		Payloads: payloadRoles[a.Payloads],
 		Desk:     operate.New(store, operate.Options{Plan: planOf(c)}),
-		Ready:    func(ctx context.Context) error { return ready(ctx, store, b) },
+		Ready:    func(asking context.Context) error { return ready(asking, ctx, store, b) },
 		Config:   c.Show,
 		Console:  console.New,
 		UnhealthyAfterOf: func(route, binding string) time.Duration {
-			return time.Duration(c.Routes[route].Bindings[binding].UnhealthyAfter)
+			if of, ok := c.Routes[route].Bindings[binding]; ok {
+				return time.Duration(of.UnhealthyAfter)
+			}
+			return -1 // it is parked
 		},
 		Logger: log,
 	}
@@ -73,9 +77,13 @@ func again(secrets []config.Secret) func() ([]string, error) {
 	}
 }
 
-// ready says whether this process can work: the outbox answers, and every
-// partition has an owner or this process could take it.
-func ready(ctx context.Context, store gobridge.Store, b *bridge.Bridge) error {
+// ready says why this process can't work, nil if it can: the outbox answers, the
+// engine runs (with partitions of its own, or standing by), and the process was not
+// told to stop. Sources that try to connect make nobody unready.
+func ready(ctx, process context.Context, store gobridge.Store, b *bridge.Bridge) error {
+	if process.Err() != nil {
+		return errors.New("the process is stopping")
+	}
 	if !b.Running() {
 		return errors.New("the engine does not run")
 	}

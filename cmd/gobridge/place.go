@@ -167,7 +167,7 @@ func (p *place) with(f func(ctx context.Context, d desk, args []string) error) f
 func failing(err error) error {
 	var exit exitStatus
 	var usage *usageError
-	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) {
+	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) || errors.Is(err, admin.ErrNotAllowed) {
 		return err
 	}
 	if errors.Is(err, admin.ErrUnreachable) {
@@ -226,6 +226,12 @@ func (p *place) command(args []string) string {
 		args = slices.Insert(slices.Clone(args), 2, file)
 	case p.admin != "":
 		args = append(slices.Clone(args), "--admin", p.admin)
+		if p.tokenFile != "" {
+			args = append(args, "--token-file", p.tokenFile)
+		}
+		if p.ca != "" {
+			args = append(args, "--ca", p.ca)
+		}
 	case p.db != "":
 		args = append(slices.Clone(args), "--db", p.db)
 	case p.config != "":

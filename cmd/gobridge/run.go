@@ -74,7 +74,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	if err := m.watch(store, b); err != nil {
 		return &failure{err}
 	}
-	adminServer, err := newAdmin(c, store, b, m, log)
+	adminServer, err := newAdmin(ctx, c, store, b, m, log)
 	if err != nil {
 		return err
 	}
