@@ -40,6 +40,8 @@ type Config struct {
 	at   map[string]position
 	// shown says how values may be shown, for [Config.Show].
 	shown map[string]string
+	// texts says what scalars were, for [Config.Same].
+	texts map[string]scalarText
 }
 
 // Store says where the outbox is kept.

@@ -41,6 +41,7 @@ type decoder struct {
 	// it may be shown.
 	at    map[string]position
 	shown map[string]string
+	texts map[string]scalarText
 }
 
 // report adds a problem at a node.
@@ -377,6 +378,7 @@ func (d *decoder) text(n *yaml.Node, k kind, where string) (string, bool) {
 		if text == "" && !k.mayBeEmpty {
 			d.report(n, where, k.Hint, "%s is empty", shown(n, k))
 		}
+		d.texts[where] = textOf(n.Value, text)
 		return text, text != "" || k.mayBeEmpty
 	}
 	right := false
@@ -395,6 +397,7 @@ func (d *decoder) text(n *yaml.Node, k kind, where string) (string, bool) {
 	if n.Value == "" && !k.mayBeEmpty {
 		d.report(n, where, k.Hint, "it is empty")
 	}
+	d.texts[where] = textOf(n.Value, n.Value)
 	return n.Value, n.Value != "" || k.mayBeEmpty
 }
 

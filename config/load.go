@@ -48,7 +48,7 @@ func Parse(source Input) (*Config, error) {
 	if source.Env == nil {
 		source.Env = func(string) (string, bool) { return "", false }
 	}
-	d := &decoder{source: source, at: map[string]position{}}
+	d := &decoder{source: source, at: map[string]position{}, texts: map[string]scalarText{}}
 	var config Config
 	if root := d.document(); root != nil {
 		d.value(root, reflect.ValueOf(&config).Elem(), field{}, "")
@@ -59,7 +59,7 @@ func Parse(source Input) (*Config, error) {
 		return nil, &Error{Problems: d.problems, Omitted: d.omitted}
 	}
 	config.Warnings = d.warnings(&config)
-	config.file, config.at, config.shown = d.source.Name, d.at, d.shown
+	config.file, config.at, config.shown, config.texts = d.source.Name, d.at, d.shown, d.texts
 	return &config, nil
 }
 
