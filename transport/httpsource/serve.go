@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) (receipts, *problem) {
 	var none receipts
-	rt := s.routes[r.URL.Path]
+	rt := (*s.routes.Load())[r.URL.Path]
 	if rt == nil {
 		return none, plainProblem(http.StatusNotFound, "No route has this path.")
 	}

@@ -61,6 +61,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"gobridge"
@@ -103,7 +104,7 @@ type Options struct {
 // Server listens on one address and serves many routes.
 type Server struct {
 	options Options
-	routes  map[string]*route
+	routes  atomic.Pointer[map[string]*route] // not changed any more once it listens
 	slots   chan struct{}
 	log     *slog.Logger
 	server  *http.Server
@@ -121,10 +122,10 @@ func New(options Options) (*Server, error) {
 	options.setDefaults()
 	s := &Server{
 		options: options,
-		routes:  make(map[string]*route),
 		slots:   make(chan struct{}, options.MaxConcurrent),
 		log:     options.Logger,
 	}
+	s.routes.Store(&map[string]*route{})
 	s.server = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: options.ReadHeaderTimeout,
@@ -206,16 +207,24 @@ func (s *Server) Handle(path string, options RouteOptions, accept gobridge.Accep
 	if s.listener != nil {
 		return fmt.Errorf("HTTP source: path %q: the server is listening already", path)
 	}
-	if s.routes[path] != nil {
+	routes := *s.routes.Load()
+	if routes[path] != nil {
 		return fmt.Errorf("HTTP source: path %q belongs to two routes", path)
 	}
 	r, err := s.newRoute(path, options, accept)
 	if err != nil {
 		return fmt.Errorf("HTTP source: path %q: %w", path, err)
 	}
-	s.routes[path] = r
+	routes[path] = r
 	return nil
 }
+
+// Adopt serves the routes of another server, which does not listen and gets no
+// more routes, in the place of its own: all from one moment on, and without a
+// connection being refused or broken off. Requests that are being worked on end as
+// they began. The options of the other server are not used, but for what its routes
+// took from them.
+func (s *Server) Adopt(other *Server) { s.routes.Store(other.routes.Load()) }
 
 // Listen begins to listen; [Server.Run] serves. It is separate so that an
 // address in use is an error at start.
