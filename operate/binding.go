@@ -64,9 +64,10 @@ func (d *Desk) bindings(stats []gobridge.Stats) []*bindingOf {
 		}
 		return byName[name]
 	}
-	if d.plan != nil {
-		for i := range d.plan.Bindings {
-			p := &d.plan.Bindings[i]
+	plan := d.plan.Load()
+	if plan != nil {
+		for i := range plan.Bindings {
+			p := &plan.Bindings[i]
 			get(p.Route, p.Binding).plan = p
 		}
 	}
@@ -78,7 +79,7 @@ func (d *Desk) bindings(stats []gobridge.Stats) []*bindingOf {
 	}
 	var out []*bindingOf
 	for _, b := range byName {
-		if d.plan != nil && b.plan == nil && b.held() == 0 {
+		if plan != nil && b.plan == nil && b.held() == 0 {
 			continue // removed, and nothing is left of it
 		}
 		b.dropFormer()
@@ -101,5 +102,6 @@ func (d *Desk) parked(b *bindingOf) bool {
 	for _, s := range b.partitions {
 		names = append(names, string(s.Partition))
 	}
-	return d.plan != nil && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(d.plan.Parked, n) })
+	plan := d.plan.Load()
+	return plan != nil && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(plan.Parked, n) })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gobridge"
@@ -66,13 +67,14 @@ func gobridgeDo(args ...string) []string { return append([]string{"gobridge"}, a
 type Desk struct {
 	store  gobridge.Store
 	leases gobridge.LeaseStore
-	plan   *Plan
+	plan   atomic.Pointer[Plan] // nil without a configuration
 	now    func() time.Time
 }
 
 // New returns a desk on a store.
 func New(store gobridge.Store, opts Options) *Desk {
-	d := &Desk{store: store, leases: opts.Leases, plan: opts.Plan, now: opts.Now}
+	d := &Desk{store: store, leases: opts.Leases, now: opts.Now}
+	d.plan.Store(opts.Plan)
 	if leaser, ok := store.(gobridge.Leaser); ok && d.leases == nil {
 		d.leases = leaser.Leases()
 	}
@@ -81,6 +83,9 @@ func New(store gobridge.Store, opts Options) *Desk {
 	}
 	return d
 }
+
+// SetPlan puts another configuration in the place of [Options.Plan].
+func (d *Desk) SetPlan(plan *Plan) { d.plan.Store(plan) }
 
 // Target is what an act is about: a route, one of its bindings, or a partition.
 type Target struct {

@@ -44,7 +44,7 @@ func (v *view) findings(ctx context.Context, b *bindingOf) ([]Finding, error) {
 }
 
 func (v *view) removed(b *bindingOf) *Finding {
-	if v.desk.plan == nil || b.plan != nil {
+	if v.desk.plan.Load() == nil || b.plan != nil {
 		return nil
 	}
 	if v.desk.parked(b) {
@@ -64,7 +64,7 @@ func (v *view) removed(b *bindingOf) *Finding {
 // elsewhere returns a configured binding that could take a removed one's records.
 func (v *view) elsewhere(b *bindingOf) string {
 	best := ""
-	for _, p := range v.desk.plan.Bindings {
+	for _, p := range v.desk.plan.Load().Bindings {
 		if best == "" || p.Route == b.Route && !strings.HasPrefix(best, b.Route+"/") {
 			best = p.Route + "/" + p.Binding
 		}

@@ -215,10 +215,11 @@ func (d *Desk) EndRemoved(ctx context.Context, t Target, who Who) (int, error) {
 
 // Removed reports whether there is a configuration, and it has no such binding.
 func (d *Desk) Removed(route, binding string) bool {
-	if d.plan == nil {
+	plan := d.plan.Load()
+	if plan == nil {
 		return false
 	}
-	for _, p := range d.plan.Bindings {
+	for _, p := range plan.Bindings {
 		if p.Route == route && (binding == "" || p.Binding == binding) {
 			return false
 		}
