@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,8 +53,20 @@ func newTransport(options Options, hostname string, timeout time.Duration) *http
 	}
 	if options.Proxy != nil {
 		t.Proxy = http.ProxyURL(options.Proxy)
+		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("the proxy answered %s", statusText(response.StatusCode))
+			}
+			return nil
+		}
 	}
 	return t
+}
+
+// traced tells whether a request got a connection: that is not only a matter of the
+// dialer where a proxy connects.
+func traced(ctx context.Context, connected *atomic.Bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 }
 
 // dialer connects, and marks every failure to do so.

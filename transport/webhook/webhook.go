@@ -71,8 +71,8 @@
 //
 // A Retry-After (seconds or a date) with 429 or with a status that would be
 // transient makes the whole binding wait that long. No connection (name not
-// found, refused, TLS failure) is unavailable too: no message is to blame for
-// it. A connection that breaks or falls silent is transient.
+// found, refused, TLS failure, a proxy that does not connect) is unavailable
+// too: no message is to blame for it. A connection that breaks or falls silent is transient.
 package webhook
 
 import (
@@ -86,6 +86,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gobridge"
@@ -295,6 +296,12 @@ func (s *Sender) post(ctx context.Context, d *gobridge.Delivery) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errSilent)
 	defer cancel()
+	var connected atomic.Bool
+	if s.transport.Proxy != nil {
+		ctx = traced(ctx, &connected)
+	} else {
+		connected.Store(true) // if not, the dialer says so
+	}
 	request := (&http.Request{
 		Method:        s.method,
 		URL:           s.url,
@@ -317,7 +324,7 @@ func (s *Sender) post(ctx context.Context, d *gobridge.Delivery) error {
 	}
 	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		return s.broken(ctx, err)
+		return s.broken(ctx, err, connected.Load())
 	}
 	defer response.Body.Close()
 	if 200 <= response.StatusCode && response.StatusCode <= 299 {
@@ -372,13 +379,15 @@ func (s *Sender) header(d *gobridge.Delivery) (http.Header, []byte, error) {
 func (s *Sender) Carry(envelope *messaging.Envelope) error { return mapping.Carry(envelope, s.format) }
 
 // broken is the answer when there is no response.
-func (s *Sender) broken(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errSilent) {
-		return fmt.Errorf("post to %s: %w after %s", s.shown, errSilent, s.timeout)
-	}
+func (s *Sender) broken(ctx context.Context, err error, connected bool) error {
 	wrapped := fmt.Errorf("post to %s: %w", s.shown, shortened{err})
+	silent := errors.Is(context.Cause(ctx), errSilent)
+	if silent {
+		wrapped = fmt.Errorf("post to %s: %w after %s", s.shown, errSilent, s.timeout)
+	}
 	var u *unreachableError
-	if errors.As(err, &u) {
+	unreachable := errors.As(err, &u) && !silent || !connected && (silent || ctx.Err() == nil)
+	if unreachable {
 		return gobridge.Unavailable(wrapped)
 	}
 	return wrapped
