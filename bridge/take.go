@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ type taken struct {
 // What can never be stored, and what the route's expressions or a binding's
 // destination ([gobridge.Carrier]) refuse, goes where Route.OnReject says. An ID
 // that the store holds with other content is that of another message all the same:
-// it is stored under the ID with a digest of its content behind it.
+// it is stored under the ID with a digest of its content behind it, or a digest of both
+// where that is too long.
 func (h *RouteHandle) Take(ctx context.Context, batch []gobridge.Incoming) error {
 	var s *setup
 	var rest []taken // what is left of the batch, as s makes it
@@ -158,18 +160,29 @@ func (s *setup) rename(ctx context.Context, t *taken, err error) {
 		s.reject(ctx, t, err)
 		return
 	}
-	hash := t.records[0].ContentHash
-	id := t.envelope.ID + "~" + hex.EncodeToString(hash[:6])
-	if id == t.records[0].Envelope.ID { // under that ID too
+	held := t.records[0].Envelope.ID
+	id := s.otherID(t.envelope.ID, t.records[0].ContentHash)
+	if id == held { // under that ID too
 		id = messaging.NewID()
 	}
 	s.bridge.opts.Logger.Warn("a source gave one ID to two messages; the second is stored under another",
-		"route", s.route.Name, "record", t.envelope.ID, "stored_as", id)
+		"route", s.route.Name, "record", held, "stored_as", id)
 	for i := range t.records {
 		r := &t.records[i]
 		r.Envelope.ID = id
 		r.Partition = s.outlet(r.Binding).shards[gobridge.Shard(s.route.Partitions, r.Envelope.OrderingKey, id)].partition
 	}
+}
+
+// otherID returns an ID for the message of a content, where its own is another's. It is
+// the same for a redelivery, and the store has room for it.
+func (s *setup) otherID(id string, content messaging.Hash) string {
+	other := id + "~" + hex.EncodeToString(content[:6])
+	if most := s.bridge.store.Limits().MaxID; most > 0 && len(other) > most {
+		sum := sha256.Sum256([]byte(other))
+		other = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return other
 }
 
 func (s *setup) outlet(binding string) *outlet {

@@ -97,6 +97,34 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// TestLongIDsThatAreReused: two messages under one ID that has no room for more are two
+// messages still, whether they are delivered or rejected.
+func TestLongIDsThatAreReused(t *testing.T) {
+	s := &target{}
+	inWorld(t, one(bridge.Binding{Sender: s}), func(w *world) {
+		most := w.store.Limits().MaxID
+		batch := incoming("k", 3)
+		for i := range batch {
+			batch[i].Envelope.ID = strings.Repeat("i", most)
+			batch[i].Envelope.Payload = fmt.Append(nil, i)
+		}
+		w.take(batch...)
+		w.take(batch...) // redelivered
+		w.after(time.Second)
+		if got := s.ids("k"); len(got) != 3 {
+			t.Errorf("delivered %d messages, want 3: %.40q", len(got), got)
+		}
+		for i := range batch {
+			batch[i].Envelope.ID = strings.Repeat("l", most+1)
+		}
+		w.take(batch...)
+		w.take(batch...)
+		if n := len(w.dead()); n != 3 {
+			t.Errorf("%d dead letters, want 3", n)
+		}
+	})
+}
+
 // picky is a sender that knows of some messages that it can't deliver them.
 type picky struct{ target }
 
