@@ -40,7 +40,7 @@ type MQTTBinding struct {
 	QoS        int                 `config:"qos" min:"0" max:"2" default:"1" doc:"The quality of service. With 0 nothing confirms that the broker has a message, and some are lost. 2 lets subscribers take at 2; between the bridge and the broker repeats are as possible as with 1."`
 	Retain     Switch              `config:"retain" default:"false" doc:"Have the broker keep the last message of each topic for those who subscribe later."`
 	Format     string              `config:"format" enum:"plain,cloudevents,cloudevents_structured" default:"plain" doc:"How messages go out: plain is the payload with user properties beside it, cloudevents a CloudEvent in binary mode, cloudevents_structured one in JSON."`
-	Headers    map[string]TextExpr `config:"headers" keys:"header" doc:"Further user properties, each by an expression for its value. An empty one is left out."`
+	Headers    map[string]TextExpr `config:"headers" keys:"header" doc:"Further user properties, each by an expression for its value, in the place of the message's header of that name. An empty one is left out."`
 	Timeout    Duration            `config:"timeout" default:"10s" doc:"How long the broker may take to confirm."`
 }
 
@@ -88,18 +88,28 @@ func (MQTTURL) kind() kind {
 // checkMQTT reports routes with one client ID at one connection: each would throw the
 // other out.
 func (d *decoder) checkMQTT(c *Config) {
-	taken := map[[2]string]string{} // by connection and client ID
-	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
-		s := c.Routes[route].Source.MQTT
-		if s == nil || s.ClientID == "" {
-			continue
+	type user struct {
+		connection ConnectionName
+		clientID   string
+		shared     bool // with the machine's name behind it
+	}
+	taken := map[user]string{}
+	for _, given := range []bool{false, true} { // where there is a field to point at comes last
+		for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+			s := c.Routes[route].Source.MQTT
+			if s == nil || (s.ClientID != "") != given {
+				continue
+			}
+			u := user{s.Connection, s.ClientID, s.Share != ""}
+			if m := c.Connections[string(s.Connection)].MQTT; !given && m != nil {
+				u.clientID = m.ClientID + "-" + route
+			}
+			where := join("routes", route) + ".source.mqtt.client_id"
+			if other, ok := taken[u]; ok {
+				d.reportAt(d.at[where], where, "give each route a client ID of its own",
+					"client ID %s is that of route %s, too: a broker lets in one client of an ID", quote(u.clientID), other)
+			}
+			taken[u] = route
 		}
-		where := join("routes", route) + ".source.mqtt.client_id"
-		key := [2]string{string(s.Connection), s.ClientID}
-		if other, ok := taken[key]; ok {
-			d.reportAt(d.at[where], where, "give each route a client ID of its own",
-				"client ID %s is that of route %s, too: a broker lets in one client of an ID", quote(s.ClientID), other)
-		}
-		taken[key] = route
 	}
 }

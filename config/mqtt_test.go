@@ -61,6 +61,7 @@ func TestMQTTThatIsWrong(t *testing.T) {
 		{"a QoS that is none", "qos: 0", "qos: 3", "out of bounds"},
 		{"no topic", "topics: [other]", "topics: []", "topics"},
 		{"two topics to publish to", "topic_from:", "topic: x, topic_from:", "there is one topic here"},
+		{"a client ID that another route has by its name", "client_id: one", "client_id: gobridge-a", `client ID "gobridge-a" is that of route a, too`},
 		{"one client ID twice", "qos: 0", "qos: 0, client_id: one", `client ID "one" is that of route a, too`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 // NATS is a connection.
 type NATS struct {
-	Servers     []NATSServer `config:"servers,required" least:"1" single:"true" example:"nats://n1:4222" doc:"The servers, any of which will do, or a list of them. Those that a server tells of are not used: list them all."`
+	Servers     []NATSServer `config:"servers,required" least:"1" single:"true" example:"nats://n1:4222" doc:"The servers, any of which will do, or a list of them: all by ws and wss, or none. Those that a server tells of are not used: list them all."`
 	TLS         *ClientTLS   `config:"tls" doc:"Encrypt; {} for the system's roots."`
 	TLSFirst    Switch       `config:"tls_first" default:"false" doc:"Begin with TLS before the server has said anything, for servers with handshake_first."`
 	Auth        *NATSAuth    `config:"auth" doc:"Who connects. Secrets in files are read anew with every connection."`
@@ -52,7 +52,7 @@ type NATSBinding struct {
 	JetStream   Switch              `config:"jetstream" default:"true" doc:"Publish into a stream, which confirms each message. With false a message counts as delivered when the server has read it, and gets to those who subscribe at that moment at most once."`
 	Stream      string              `config:"stream" example:"ORDERS" doc:"The stream that must have the subject: another one refuses the message, and the destination is down. Any stream will do when absent."`
 	Format      string              `config:"format" enum:"plain,cloudevents,cloudevents_structured" default:"plain" doc:"How messages go out: plain is the payload with headers beside it, cloudevents a CloudEvent in binary mode, cloudevents_structured one in JSON."`
-	Headers     map[string]TextExpr `config:"headers" keys:"header" doc:"Further headers, each by an expression for its value. An empty one is left out."`
+	Headers     map[string]TextExpr `config:"headers" keys:"header" doc:"Further headers, each by an expression for its value, in the place of the message's own of that name. An empty one is left out."`
 	Timeout     Duration            `config:"timeout" default:"10s" doc:"How long a confirmation may take."`
 }
 
