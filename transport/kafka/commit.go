@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +19,42 @@ import (
 
 // metadataPrefix begins what is kept with a committed offset: the ID of the topic
 // that it is an offset of. An offset can outlive its topic, and would leave out
-// messages of another topic that is made under the name.
-const metadataPrefix = "gobridge topic "
+// messages of another topic that is made under the name. If the group began at the
+// end, partitionsPrefix goes before how many partitions the topic had then: by that,
+// one that was added is told from one that another member has not committed yet.
+const (
+	metadataPrefix   = "gobridge topic "
+	partitionsPrefix = " partitions "
+)
+
+// remark is what is kept with a committed offset.
+type remark struct {
+	topicID    [16]byte // zero if it is not known
+	partitions int32    // when the group began at the end, zero if it did not
+}
+
+func (n remark) String() string {
+	text := metadataPrefix + base64.RawURLEncoding.EncodeToString(n.topicID[:])
+	if n.partitions > 0 {
+		text += partitionsPrefix + strconv.Itoa(int(n.partitions))
+	}
+	return text
+}
+
+// readRemark reads what was kept with an offset, the zero remark if others committed it.
+func readRemark(metadata string) remark {
+	text, ours := strings.CutPrefix(metadata, metadataPrefix)
+	encoded, count, began := strings.Cut(text, partitionsPrefix)
+	id, err := base64.RawURLEncoding.DecodeString(encoded)
+	if !ours || err != nil || len(id) != 16 {
+		return remark{}
+	}
+	n := remark{topicID: [16]byte(id)}
+	if partitions, err := strconv.ParseInt(count, 10, 32); began && err == nil && partitions > 0 {
+		n.partitions = int32(partitions)
+	}
+	return n
+}
 
 // errNothing says that there is nothing left to commit.
 var errNothing = errors.New("nothing to commit")
@@ -89,8 +124,8 @@ func (g *group) prepare(r *kmsg.OffsetCommitRequest, sent map[partition]position
 				delete(sent, key)
 				continue
 			}
-			if id := sent[key].topicID; id != [16]byte{} {
-				p.Metadata = kmsg.StringPtr(metadataPrefix + base64.RawURLEncoding.EncodeToString(id[:]))
+			if n := (remark{sent[key].topicID, g.began[topic.Topic]}); n != (remark{}) {
+				p.Metadata = kmsg.StringPtr(n.String())
 			}
 			kept = append(kept, p)
 		}
@@ -143,89 +178,117 @@ func (g *group) settle(sent map[partition]position, asked *kmsg.OffsetCommitRequ
 // committed: where that is of a topic that is gone, and, if the group begins at the
 // end, where there is none.
 func (g *group) fetched(ctx context.Context, client *kgo.Client, r *kmsg.OffsetFetchResponse) error {
-	ids, err := g.topicIDs(ctx, client)
+	topics, err := g.topics(ctx, client)
 	if err != nil {
 		return err
 	}
 	starts := map[partition]kgo.Offset{}
+	began := map[string]int32{}
 	var without []partition
 	for _, group := range r.Groups {
 		for _, topic := range group.Topics {
 			name := topic.Topic
-			for n, id := range ids {
-				if name == "" && id == topic.TopicID { // as from version 10 on
+			for n, now := range topics {
+				if name == "" && now.topicID == topic.TopicID { // as from version 10 on
 					name = n
 				}
 			}
+			now := topics[name]
 			for _, p := range topic.Partitions {
 				key := partition{name, p.Partition}
-				was, known := topicOf(p.Metadata)
-				switch now := ids[name]; {
+				was := remark{}
+				if p.Metadata != nil {
+					was = readRemark(*p.Metadata)
+				}
+				switch {
 				case p.ErrorCode != 0:
 				case p.Offset < 0:
 					without = append(without, key)
-				case known && now != ([16]byte{}) && now != was:
+				case was.topicID != [16]byte{} && now.topicID != [16]byte{} && now.topicID != was.topicID:
 					g.log.Warn("the committed offset is that of a topic that is gone; the new one is consumed from its beginning",
 						"topic", name, "partition", p.Partition)
 					starts[key] = kgo.NewOffset().AtStart()
+				case was.partitions > 0:
+					began[name] = was.partitions
 				}
 			}
 		}
 	}
-	var ends map[partition]position
+	g.mu.Lock()
+	maps.Copy(g.began, began)
+	g.mu.Unlock()
 	if g.fromEnd && len(without) > 0 {
-		if ends, err = g.ends(ctx, client, without, ids); err != nil {
+		if err := g.beginAtEnd(ctx, client, without, topics, starts); err != nil {
 			return err
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range without {
-		if end, first := ends[p]; first {
-			starts[p] = kgo.NewOffset().At(end.next.Offset)
-			g.durable[p] = end // committed soon: what comes while nobody runs is not left out
-		}
-	}
 	g.starts = starts
 	return nil
 }
 
-// ends returns where those of the partitions end of whose topics the group has
-// never consumed. A partition that was added to a topic later begins at its start.
-func (g *group) ends(ctx context.Context, client *kgo.Client, all []partition, ids map[string][16]byte) (map[partition]position, error) {
+// beginAtEnd sets starts for those partitions that begin at their end: all of a topic
+// of which the group has no offset, and what was there of a topic when the group began.
+// The ends are committed before anything is consumed: what comes while nobody runs
+// is not left out. A partition that was added later begins at its start.
+func (g *group) beginAtEnd(ctx context.Context, client *kgo.Client, all []partition, topics map[string]remark, starts map[partition]kgo.Offset) error {
 	admin := kadm.NewClient(client)
 	commits, err := admin.FetchOffsets(ctx, g.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	listed, err := admin.ListCommittedOffsets(ctx, slices.Sorted(maps.Keys(ids))...)
+	listed, err := admin.ListCommittedOffsets(ctx, slices.Sorted(maps.Keys(topics))...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[partition]position{}
+	ends := map[partition]position{}
+	began := map[string]int32{}
 	for _, p := range all {
 		end, ok := listed.Lookup(p.topic, p.number)
 		if !ok || end.Err != nil {
-			return nil, fmt.Errorf("the broker does not tell where %s, partition %d, ends (%v)", p.topic, p.number, end.Err) //nolint:errorlint // nil, too
+			return fmt.Errorf("the broker does not tell where %s, partition %d, ends (%v)", p.topic, p.number, end.Err) //nolint:errorlint // nil, too
 		}
-		if len(commits[p.topic]) == 0 {
-			out[p] = position{next: kgo.EpochOffset{Epoch: -1, Offset: end.Offset}, topicID: ids[p.topic]}
+		now := topics[p.topic]
+		if now.partitions == 0 {
+			return fmt.Errorf("the broker does not tell how many partitions %s has", p.topic)
+		}
+		if n := partitionsAtBeginning(now, commits[p.topic]); p.number < n {
+			began[p.topic] = n
+			ends[p] = position{next: kgo.EpochOffset{Epoch: -1, Offset: end.Offset}, topicID: now.topicID}
+			starts[p] = kgo.NewOffset().At(end.Offset)
 		}
 	}
-	return out, nil
+	if len(ends) == 0 {
+		return nil
+	}
+	g.mu.Lock()
+	maps.Copy(g.began, began)
+	maps.Copy(g.durable, ends)
+	g.mu.Unlock()
+	g.commit(ctx, client)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p := range ends {
+		if !g.durable[p].committed {
+			return fmt.Errorf("the end of %s, partition %d, was not committed", p.topic, p.number)
+		}
+	}
+	return nil
 }
 
-// topicOf reads the topic ID out of what is kept with an offset.
-func topicOf(metadata *string) ([16]byte, bool) {
-	if metadata == nil {
-		return [16]byte{}, false
+// partitionsAtBeginning is how many partitions a topic had when the group began at its
+// end: as many as now if that is only now, and zero if that is not known.
+func partitionsAtBeginning(now remark, commits map[int32]kadm.OffsetResponse) int32 {
+	if len(commits) == 0 {
+		return now.partitions
 	}
-	text, ours := strings.CutPrefix(*metadata, metadataPrefix)
-	id, err := base64.RawURLEncoding.DecodeString(text)
-	if !ours || err != nil || len(id) != 16 {
-		return [16]byte{}, false
+	for _, c := range commits {
+		if was := readRemark(c.Metadata); was.topicID == now.topicID && was.partitions > 0 {
+			return was.partitions
+		}
 	}
-	return [16]byte(id), true
+	return 0
 }
 
 // adjust begins partitions where fetched has decided.
@@ -241,12 +304,12 @@ func (g *group) adjust(_ context.Context, offsets map[string]map[int32]kgo.Offse
 	return offsets, nil
 }
 
-// topicIDs asks for the IDs that this member's topics have now; the zero ID is none.
-func (g *group) topicIDs(ctx context.Context, client *kgo.Client) (map[string][16]byte, error) {
-	out := map[string][16]byte{}
+// topics asks for the IDs that this member's topics have now, and how many partitions.
+func (g *group) topics(ctx context.Context, client *kgo.Client) (map[string]remark, error) {
+	out := map[string]remark{}
 	g.mu.Lock()
 	for p := range g.mine {
-		out[p.topic] = [16]byte{}
+		out[p.topic] = remark{}
 	}
 	g.mu.Unlock()
 	request := kmsg.NewPtrMetadataRequest()
@@ -263,7 +326,7 @@ func (g *group) topicIDs(ctx context.Context, client *kgo.Client) (map[string][1
 	}
 	for _, topic := range response.Topics {
 		if topic.Topic != nil && topic.ErrorCode == 0 {
-			out[*topic.Topic] = topic.TopicID
+			out[*topic.Topic] = remark{topic.TopicID, int32(len(topic.Partitions))} //nolint:gosec // a partition's number is one
 		}
 	}
 	return out, nil

@@ -89,7 +89,7 @@ func (c *Connection) look(ctx context.Context, f func(context.Context, *look) (s
 func (l *look) at() string { return strings.Join(l.brokers, ", ") }
 
 // topics returns how many partitions the topics have together, or all that is
-// missing: topics, leaders, and the permission to do op.
+// missing: topics, and the permission to do op.
 func (l *look) topics(ctx context.Context, names []string, op int) (int, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	request.AllowAutoTopicCreation = false

@@ -33,6 +33,7 @@ type group struct {
 	running *handover
 	durable map[partition]position
 	starts  map[partition]kgo.Offset // where partitions that were assigned last begin
+	began   map[string]int32         // partitions of topics when the group began at their ends
 
 	committing sync.Mutex // one commit at a time
 	trouble    string     // with the last commit; under committing
@@ -56,7 +57,7 @@ func newGroup(r *Receiver, take gobridge.Take) *group {
 	return &group{
 		name: r.options.Group, fromEnd: r.options.FromEnd, take: take, patience: r.conn.revoke,
 		log:  r.conn.log.With("group", r.options.Group),
-		mine: map[partition]int{}, durable: map[partition]position{},
+		mine: map[partition]int{}, durable: map[partition]position{}, began: map[string]int32{},
 	}
 }
 

@@ -108,8 +108,9 @@ type Options struct {
 type Connection struct {
 	options Options
 	log     *slog.Logger
-	// revoke and extra are for tests, which wait less.
+	// revoke, renew and extra are for tests, which wait less.
 	revoke time.Duration
+	renew  time.Duration
 	extra  []kgo.Opt
 
 	mu      sync.Mutex
@@ -145,7 +146,7 @@ func New(options Options) (*Connection, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Connection{options: options, log: options.Logger, revoke: revokePatience}, nil
+	return &Connection{options: options, log: options.Logger, revoke: revokePatience, renew: firstRenewal}, nil
 }
 
 // Close ends the connections of all senders. Receivers end with their contexts.

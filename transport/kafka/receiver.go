@@ -74,12 +74,22 @@ func (c *Connection) Receiver(options ReceiverOptions) (*Receiver, error) {
 
 // Receive implements [gobridge.Receiver].
 func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
+	renew := r.conn.renew
 	for ctx.Err() == nil {
-		err := r.member(ctx, take)
-		if !errors.Is(err, errRecreated) {
+		began := time.Now()
+		err := r.member(ctx, take, renew)
+		if time.Since(began) > 4*renew {
+			renew = r.conn.renew // it had worked
+		}
+		switch {
+		case errors.Is(err, errRecreated):
+			r.conn.log.Warn("a topic was deleted; if it is made again, it is consumed from its beginning", "group", r.options.Group, "error", err)
+		case errors.Is(err, errRenew):
+			r.conn.log.Warn("a partition is not consumed; the group is joined anew", "group", r.options.Group, "error", err)
+			renew = min(2*renew, lastRenewal)
+		default:
 			return err
 		}
-		r.conn.log.Warn("a topic was deleted and made again; it is consumed from its beginning", "group", r.options.Group, "error", err)
 	}
 	return nil
 }
@@ -87,8 +97,9 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 // errRecreated says that the client has to learn anew what a topic is.
 var errRecreated = errors.New("the topic has another ID")
 
-// member takes part in the group until ctx ends or the client can't go on.
-func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
+// member takes part in the group until ctx ends or the client can't go on. A partition
+// that fails and gives nothing for the time of renew makes it end, too.
+func (r *Receiver) member(ctx context.Context, take gobridge.Take, renew time.Duration) error {
 	g := newGroup(r, take)
 	seen := &watch{}
 	client, err := r.conn.client(false, seen, r.consumer(g)...)
@@ -106,34 +117,27 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take) error {
 		commits.Wait()
 		leave(ctx, client)
 	}()
-	trouble := ""
+	wrong := newTroubles(g.log, seen, renew)
 	for ctx.Err() == nil {
-		fetches := client.PollRecords(ctx, takeRecords)
+		fetches := wrong.poll(ctx, client)
 		batch := r.messages(g, fetches)
 		client.AllowRebalance() // no partition went or came since they were polled
 		if ctx.Err() != nil {
 			return nil
 		}
+		began := time.Now()
 		if err := g.hand(ctx, batch); err != nil {
 			return nil // it is that of ctx
 		}
-		err := seen.explain(fetches.Err())
-		switch {
-		case err == nil:
-			if trouble != "" {
-				g.log.Info("the source goes on")
-			}
-			trouble = ""
-			continue
-		case fetches.IsClientClosed():
+		wrong.waited(time.Since(began))
+		if fetches.IsClientClosed() {
 			return errClosed
-		case isRecreated(err):
-			return fmt.Errorf("%w: %w", errRecreated, err)
-		case err.Error() != trouble:
-			trouble = err.Error()
-			g.log.Warn("the source has trouble", "error", err)
 		}
-		if len(batch) == 0 {
+		failed, err := wrong.look(fetches, g)
+		if err != nil {
+			return err
+		}
+		if failed && len(batch) == 0 {
 			pause(ctx, errorPause)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -111,7 +112,9 @@ func TestWhatOfARecordBecomesAMessage(t *testing.T) {
 		&kgo.Record{Topic: topic, Value: bytes(`{"specversion":"1.0","id":"8","source":"/shop","type":"order.placed","data":{"n":1}}`), Headers: []kgo.RecordHeader{
 			{Key: "content-type", Value: bytes("application/cloudevents+json; charset=utf-8")},
 		}},
-		&kgo.Record{Topic: topic, Key: bytes("k"), Value: bytes("bad"), Headers: []kgo.RecordHeader{{Key: "gobridge-expires-at", Value: bytes("soon")}}},
+		&kgo.Record{Topic: topic, Key: bytes("k"), Value: bytes("bad"), Headers: []kgo.RecordHeader{
+			{Key: "gobridge-expires-at", Value: bytes("soon")}, {Key: "twice", Value: bytes("1")}, {Key: "twice", Value: bytes("2")}, {Key: "", Value: bytes("none")},
+		}},
 	)
 	o := &outbox{}
 	receive(t, f.connect(t), o, ReceiverOptions{Topics: []string{topic}, Group: topic})
@@ -134,7 +137,7 @@ func TestWhatOfARecordBecomesAMessage(t *testing.T) {
 			"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/shop", "ce-type": "order.placed"}},
 		{ID: "/shop 8", Subject: "order.placed", ContentType: "application/json", Payload: bytes(`{"n":1}`), Headers: messaging.Headers{
 			"ce-specversion": "1.0", "ce-id": "8", "ce-source": "/shop", "ce-type": "order.placed"}},
-		{ID: place(9), Subject: topic, OrderingKey: "k", Payload: bytes("bad"), Headers: messaging.Headers{"gobridge-expires-at": "soon"}},
+		{ID: place(9), Subject: topic, OrderingKey: "k", Payload: bytes("bad"), Headers: messaging.Headers{"gobridge-expires-at": "soon", "twice": "1,2"}},
 	} {
 		e := got[i].Envelope
 		if e.ID != want.ID || e.Subject != want.Subject || e.OrderingKey != want.OrderingKey || e.ContentType != want.ContentType ||
@@ -205,6 +208,73 @@ func TestWhereConsumingBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("added")
+}
+
+// Members that begin at the end together commit one after the other. To the later one
+// a partition of its own must not look like one that was added.
+func TestMembersThatBeginAtTheEndTogether(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 2, nil)
+	conn := f.connect(t)
+	for n := range int32(2) {
+		f.inPartition(t, topic, n, "before")
+	}
+	options := ReceiverOptions{Topics: []string{topic}, Group: topic, FromEnd: true}
+	o := &outbox{}
+	stop := receive(t, conn, o, options)
+	eventually(t, "the commit of both", func() bool { return f.left(topic, topic) == 0 })
+	f.inPartition(t, topic, 0, "0")
+	eventually(t, "an arrival", func() bool { return len(o.all()) == 1 })
+	stop()
+	// As if the other partition had been another member's, which has come to nothing yet.
+	other := kadm.TopicsSet{}
+	other.Add(topic, 1)
+	if _, err := kadm.NewClient(f.direct).DeleteOffsets(t.Context(), topic, other); err != nil {
+		t.Fatal(err)
+	}
+	f.inPartition(t, topic, 0, "1")
+	stop = receive(t, conn, o, options)
+	eventually(t, "the commit of both", func() bool { return f.left(topic, topic) == 0 })
+	if _, err := kadm.NewClient(f.direct).CreatePartitions(t.Context(), 1, topic); err != nil {
+		t.Fatal(err)
+	}
+	f.inPartition(t, topic, 2, "added")
+	eventually(t, "the arrival of what is in an added partition", func() bool { return len(o.all()) >= 3 })
+	stop()
+	if got := o.payloads(); !slices.Equal(got, []string{"0", "1", "added"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The end is known to the broker before anything is consumed.
+func TestBeginningAtTheEndIsCommittedFirst(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	f.inPartition(t, topic, 0, "before")
+	refused := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: topic, Err: kerr.GroupAuthorizationFailed, Count: -1})
+	o := &outbox{}
+	receive(t, f.connect(t), o, ReceiverOptions{Topics: []string{topic}, Group: topic, FromEnd: true})
+	eventually(t, "commits that fail", func() bool { return refused.Hits() > 1 })
+	refused.Remove()
+	eventually(t, "the commit", func() bool { return f.left(topic, topic) == 0 })
+	f.inPartition(t, topic, 0, "after")
+	eventually(t, "an arrival", func() bool { return len(o.all()) == 1 })
+	if got := o.payloads(); !slices.Equal(got, []string{"after"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRemarks(t *testing.T) {
+	for _, r := range []remark{{}, {topicID: [16]byte{1, 255}}, {topicID: [16]byte{7}, partitions: 12}, {partitions: 3}} {
+		if got := readRemark(r.String()); got != r {
+			t.Errorf("%q is read as %v, want %v", r, got, r)
+		}
+	}
+	for _, others := range []string{"", "x", "gobridge topic x", "gobridge topic  partitions 3"} {
+		if got := readRemark(others); got != (remark{}) {
+			t.Errorf("%q is read as %v", others, got)
+		}
+	}
 }
 
 func TestTransactionsThatAreAbortedDoNotArrive(t *testing.T) {

@@ -98,9 +98,14 @@ func note(e *messaging.Envelope, name string) {
 func raw(m mapping.Message) messaging.Envelope {
 	e := messaging.Envelope{ContentType: m.ContentType, Payload: m.Payload, Headers: messaging.Headers{}}
 	for _, p := range m.Pairs {
-		if p.Name != "" && !strings.EqualFold(p.Name, headerOrderingKey) { // no store takes those
-			e.Headers[p.Name] = p.Value
+		if p.Name == "" || strings.EqualFold(p.Name, headerOrderingKey) { // no store takes those
+			continue
 		}
+		value := p.Value
+		if before, again := e.Headers[p.Name]; again {
+			value = before + "," + value
+		}
+		e.Headers[p.Name] = value
 	}
 	return e
 }

@@ -343,3 +343,30 @@ func TestClosedConnection(t *testing.T) {
 		t.Error("a closed connection makes a sender")
 	}
 }
+
+// What Carry lets in, the broker takes, whatever there is to tell of the delivery.
+func TestLargestRecordThatIsCarried(t *testing.T) {
+	f := startFake(t)
+	const limit = 3000
+	topic := f.topic(t, 1, map[string]string{"max.message.bytes": fmt.Sprint(limit)})
+	conn := f.connect(t)
+	name := strings.Repeat("r", 64)
+	for _, format := range []mapping.Format{mapping.Plain, mapping.Binary, mapping.Structured} {
+		s := newSender(t, conn, SenderOptions{Topic: topic, Compression: "none", MaxMessageBytes: limit, Format: format})
+		e := messaging.Envelope{ID: strings.Repeat("i", 200), OrderingKey: "k", ContentType: "application/json", Headers: messaging.Headers{"x-a": "b"}}
+		for n := limit; ; n-- {
+			e.Payload = fmt.Appendf(nil, "%q", strings.Repeat("x", n))
+			if s.Carry(&e) == nil {
+				break
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := s.Send(ctx, []gobridge.Delivery{{
+			Envelope: e, Route: name, Binding: name, Partition: gobridge.NewShard(name, name, 255, 256),
+			Attempt: 1 << 30, Redrives: 1 << 30, Token: gobridge.Token{Version: 1 << 62}, Seq: 1 << 62,
+		}})[0]; err != nil {
+			t.Errorf("%s with a payload of %d bytes: %v", format, len(e.Payload), err)
+		}
+	}
+}
