@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,8 +79,9 @@ func TestALeaseSaysWhatLastWentWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(memory.Options{})
 		w := &world{T: t, store: store}
-		away := true
-		broken := &faulty{Store: store, fail: func(op string) (before, after bool) { return op == "claim" && away, false }}
+		var away atomic.Bool
+		away.Store(true)
+		broken := &faulty{Store: store, fail: func(op string) (before, after bool) { return op == "claim" && away.Load(), false }}
 		dest := &target{}
 		dest.answers(func(context.Context, gobridge.Delivery) error {
 			return gobridge.Unavailable(errBoom)
@@ -106,8 +108,7 @@ func TestALeaseSaysWhatLastWentWrong(t *testing.T) {
 			time.Since(l.LastErrorAt) > 10*time.Second {
 			t.Errorf("after failed claims the lease says %q, of %s", l.LastError, l.LastErrorAt)
 		}
-		synctest.Wait()
-		away = false
+		away.Store(false)
 		w.after(20 * time.Second)
 		was := lease()
 		w.after(20 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,8 +92,9 @@ func TestWhatGoesOnIsSaidAtGrowingIntervals(t *testing.T) {
 		log := &said{}
 		opts := fourfold(&target{})
 		opts.Logger = slog.New(log)
-		full := true
-		opts.Leases = &lame{store.Leases(), func(gobridge.Partition) bool { return full }}
+		var full atomic.Bool
+		full.Store(true)
+		opts.Leases = &lame{store.Leases(), func(gobridge.Partition) bool { return full.Load() }}
 		defer w.run(w.open(store, opts))()
 		w.after(time.Second)
 		if times, _ := log.of("leases cannot be renewed"); times != 1 {
@@ -103,9 +105,9 @@ func TestWhatGoesOnIsSaidAtGrowingIntervals(t *testing.T) {
 			t.Errorf("in an hour it is said %d times, with a count of up to %d", times, most)
 		}
 		before, _ := log.of("leases cannot be renewed")
-		full = false
+		full.Store(false)
 		w.after(time.Hour)
-		full = true
+		full.Store(true)
 		w.after(10 * time.Second)
 		if after, _ := log.of("leases cannot be renewed"); after < before+1 {
 			t.Error("an hour later it is no news")
