@@ -195,7 +195,7 @@ func TestExpiredSessionKeepsWhatWasTyped(t *testing.T) {
 	w.later(13 * time.Hour)
 	status, body := b.post(action, url.Values{"key": {"cust-9"}, "reason": {"wrong prices & <more>"}})
 	sound(t, "login", body)
-	if status != http.StatusUnauthorized || w.held(gobridge.Halt, "cust-9") {
+	if status != http.StatusForbidden || w.held(gobridge.Halt, "cust-9") {
 		t.Fatalf("%d %s", status, textOf(body))
 	}
 	has(t, body, "Your session is over, and nothing was done. What you typed is kept")
@@ -219,7 +219,7 @@ func TestLogin(t *testing.T) {
 		token, by, want string
 		status          int
 	}{
-		{"a-token-that-is-wrong", "ann", "No role has this token.", 401}, {operateToken, "", "Give your name", 422},
+		{"a-token-that-is-wrong", "ann", "No role has this token.", 403}, {operateToken, "", "Give your name", 422},
 		{operateToken, strings.Repeat("x", 101), "too long", 422}, {operateToken, "a\x00b", "can't be seen", 422},
 	} {
 		status, body := b.post("/login", url.Values{"token": {c.token}, "by": {c.by}, "next": {"/dead"}})
@@ -241,9 +241,7 @@ func TestLogin(t *testing.T) {
 	if status, body := known.post("/logout", nil); status != http.StatusOK || !strings.Contains(body, "<h1>Log in</h1>") {
 		t.Errorf("logout: %d %s", status, textOf(body))
 	}
-	if status, _ := known.get("/dead"); status != http.StatusUnauthorized {
-		t.Errorf("after the logout: %d", status)
-	}
+	has(t, known.page("/dead"), "Log in", `value="/dead"`)
 }
 
 func TestNobodyIsLedElsewhere(t *testing.T) {

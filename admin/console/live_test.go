@@ -33,7 +33,7 @@ func (b *browser) listen(path, last string) *listener {
 	if last != "" {
 		request.Header.Set("Last-Event-ID", last)
 	}
-	answer, err := b.client.Do(request)
+	answer, err := b.client.Do(request) //nolint:bodyclose // close does it
 	b.must(err)
 	l := &listener{TB: b.T, answer: answer, lines: bufio.NewScanner(answer.Body), close: func() { cancel(); answer.Body.Close() }}
 	l.lines.Buffer(nil, 10<<20)
@@ -150,7 +150,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestStreamNeedsASessionAndEndsWithTheServer(t *testing.T) {
 	w := newWorld(t, nil)
-	if l := w.browser().listen("/", ""); l.answer.StatusCode != http.StatusUnauthorized {
+	if l := w.browser().listen("/", ""); l.answer.StatusCode != http.StatusForbidden {
 		t.Errorf("without a session: %s", l.answer.Status)
 	}
 	l := w.login(readToken).listen("/", "")

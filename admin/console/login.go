@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -25,22 +26,24 @@ type loginPage struct {
 	MaxBy int
 }
 
-// askLogin shows the login page in the place of another one.
+// askLogin shows the login page, to which it leads from any other.
 func (c *console) askLogin(w http.ResponseWriter, r *http.Request) {
 	caller := admin.CallerOf(r.Context())
 	if caller.Role >= admin.RoleRead {
 		http.Redirect(w, r, local(r.URL.Query().Get("next")), http.StatusSeeOther)
 		return
 	}
-	page := loginPage{Next: "/", Expired: caller.Session.Expired, Again: r.Header.Get("Cookie") == ""}
-	status := http.StatusOK
-	switch {
-	case r.URL.Path == "/login":
-		page.Next = local(r.URL.Query().Get("next"))
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		page.Next, status = local(r.URL.RequestURI()), http.StatusUnauthorized
+	if r.URL.Path != "/login" {
+		next := "/"
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			next = local(r.URL.RequestURI())
+		}
+		http.Redirect(w, r, "/login?"+url.Values{"next": {next}}.Encode(), http.StatusSeeOther)
+		return
 	}
-	c.showLogin(w, r, status, page)
+	c.showLogin(w, r, http.StatusOK, loginPage{
+		Next: local(r.URL.Query().Get("next")), Expired: caller.Session.Expired, Again: r.Header.Get("Cookie") == "",
+	})
 }
 
 // keepTyped asks for a login in the middle of an act, and leads back to its form
@@ -53,7 +56,7 @@ func (c *console) keepTyped(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	page := loginPage{Next: local("/act?" + q.Encode()), Expired: true, Kept: q.Get("reason") != "" || q.Get("typed") != ""}
-	c.showLogin(w, r, http.StatusUnauthorized, page)
+	c.showLogin(w, r, http.StatusForbidden, page)
 }
 
 func (c *console) showLogin(w http.ResponseWriter, r *http.Request, status int, page loginPage) {
@@ -77,7 +80,7 @@ func (c *console) doLogin(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, page.Next, http.StatusSeeOther)
 			return
 		}
-		page.Bad, status = "No role has this token.", http.StatusUnauthorized
+		page.Bad, status = "No role has this token.", http.StatusForbidden
 		switch {
 		case errors.Is(err, admin.ErrWrongName):
 			page.Bad, status = "That name has characters that can't be seen.", http.StatusUnprocessableEntity
@@ -95,9 +98,6 @@ func (c *console) doLogout(w http.ResponseWriter, r *http.Request) {
 
 // session tells a script whether there is one.
 func (c *console) session(w http.ResponseWriter, r *http.Request) {
-	if admin.CallerOf(r.Context()).Role < admin.RoleRead {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"session":%t}`, admin.CallerOf(r.Context()).Role >= admin.RoleRead)
 }

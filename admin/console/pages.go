@@ -47,7 +47,7 @@ func (c *console) page(p page) http.Handler {
 		stream := r.Header.Get("Accept") == "text/event-stream"
 		switch {
 		case admin.CallerOf(r.Context()).Role < admin.RoleRead && stream:
-			w.WriteHeader(http.StatusUnauthorized)
+			w.WriteHeader(http.StatusForbidden)
 		case admin.CallerOf(r.Context()).Role < admin.RoleRead:
 			c.askLogin(w, r)
 		case stream:

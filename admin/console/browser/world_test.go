@@ -46,8 +46,8 @@ routes:
 `
 
 // newWorld starts a console on a store with the bindings of two routes, all of them
-// with an owner.
-func newWorld(t *testing.T) *world {
+// with an owner. Now is the desk's clock, time.Now when nil.
+func newWorld(t *testing.T, now func() time.Time) *world {
 	t.Helper()
 	w := &world{T: t, store: memory.New(memory.Options{})}
 	plan := &operate.Plan{Bindings: []operate.PlannedBinding{
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 		{Route: "telemetry", Binding: "lake", Destination: "kafka topic telemetry"},
 		{Route: "telemetry", Binding: "alarms", Destination: "webhook https://ops.example.com/a"},
 	}}
-	w.serve(operate.New(w.store, operate.Options{Plan: plan}))
+	w.serve(operate.New(w.store, operate.Options{Plan: plan, Now: now}))
 	for shard := range 4 {
 		w.own(gobridge.NewShard("orders", "billing", shard, 4), "web-1-4711-K7QX2MNP")
 	}
@@ -163,4 +163,34 @@ func (w *world) trouble() {
 	w.persist("telemetry/lake/0", 12, "old", died(gobridge.ReasonPermanent, "kafka: message too large: 1200034 bytes"))
 	w.must(w.store.SetControl(w.Context(), gobridge.Control{Kind: gobridge.Pause, Route: "telemetry", Binding: "alarms", By: "ann (operate token)", Reason: "ops moves its webhook, until 4 o'clock"}))
 	w.persist("telemetry/alarms/0", 9, "alarm", nil)
+}
+
+// fullNight is ten thousand dead letters and three hundred halted keys, and traffic
+// that goes on.
+func (w *world) fullNight() {
+	w.Helper()
+	w.persist("telemetry/lake/0", 8800, "tel", died(gobridge.ReasonExhausted, "kafka: topic telemetry: not enough replicas"))
+	w.persist("orders/billing/1of4", 1200, "bill", died(gobridge.ReasonPermanent, "422 Unprocessable: unknown sku B-4"))
+	for i := range 300 {
+		w.must(w.store.SetControl(w.Context(), gobridge.Control{
+			Kind: gobridge.Halt, Route: "orders", Binding: "billing", OrderingKey: fmt.Sprintf("cust-%d", i), Reason: "permanent: 422 Unprocessable: unknown sku B-4",
+		}))
+	}
+	w.must(w.store.SetControl(w.Context(), gobridge.Control{Kind: gobridge.Pause, Route: "telemetry", By: "bo (operate token)", Reason: "the plant is being moved"}))
+	w.persist("orders/crm/0", 4000, "ord", nil)
+}
+
+// traffic delivers some messages and stores some.
+func (w *world) traffic(round int) {
+	w.Helper()
+	came := []int{120, 90, 160, 240, 200, 60}[round%6]
+	w.persist("orders/crm/0", came, fmt.Sprintf("new-%d", round), nil)
+	owner := token("web-1-4711-K7QX2MNP")
+	claimed, err := w.store.Claim(w.Context(), gobridge.ClaimRequest{Partition: "orders/crm/0", Token: owner, Limit: []int{200, 320, 280, 90, 150, 380}[round%6], HeldKnown: true})
+	w.must(err)
+	var completions []gobridge.Completion
+	for i := range claimed {
+		completions = append(completions, gobridge.Completion{Ref: claimed[i].Ref()})
+	}
+	w.must(w.store.Complete(w.Context(), owner, completions))
 }

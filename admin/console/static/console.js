@@ -4,13 +4,14 @@
 (() => {
 	const root = document.documentElement;
 
+	// session asks whether there is one, and calls what is to be done then.
+	function session(yes, no) {
+		fetch("/session").then((answer) => answer.json()).then((answer) => (answer.session ? yes() : no()), () => {});
+	}
+
 	// A link from elsewhere brings no session along; a request from here does.
 	const again = document.querySelector("[data-again]");
-	if (again) {
-		fetch("/session").then((answer) => {
-			if (answer.status === 204) location.replace(again.dataset.again);
-		}, () => {});
-	}
+	if (again) session(() => location.replace(again.dataset.again), () => {});
 	if (!("live" in document.body.dataset)) return;
 
 	const main = document.getElementById("main");
@@ -114,9 +115,7 @@
 	function lost() {
 		root.dataset.stream = "off";
 		close();
-		fetch("/session").then((answer) => {
-			if (answer.status === 401) location.reload(); // to the login page, and back
-		}, () => {});
+		session(() => {}, () => location.reload()); // to the login page, and back
 		timer = setTimeout(open, 5000);
 	}
 
