@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -250,10 +251,15 @@ func TestPayloadsByRole(t *testing.T) {
 func TestDelivery(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.Desk = aged{o.Desk}
+		o.UnhealthyAfterOf = func(route, _ string) time.Duration {
+			return map[string]time.Duration{"old": -1}[route] // it may wait; of the others nothing is said
+		}
 	})
 	w.fill()
+	w.old()
 	a := w.ask(readToken, call{method: "GET", path: apiPrefix + "/delivery"})
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"binding":"crm","healthy":false`) || !strings.Contains(a.body, `"binding":"billing","healthy":true`) {
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"binding":"crm","healthy":false`) || !strings.Contains(a.body, `"binding":"billing","healthy":true`) ||
+		!strings.Contains(a.body, `"route":"old","binding":"crm","healthy":true`) || strings.Count(a.body, `"limit_seconds":900`) != 2 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -65,8 +66,10 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, errors.New("no token for the admin listener")
 	}
 	transport := &http.Transport{
-		TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, ForceAttemptHTTP2: true,
-		IdleConnTimeout: 30 * time.Second,
+		Proxy:           http.ProxyFromEnvironment,
+		DialContext:     (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true,
+		ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 30 * time.Second,
 	}
 	return &Client{base: u, token: o.Token, http: &http.Client{
 		Transport:     transport,
@@ -249,7 +252,7 @@ func (c *Client) Holding(ctx context.Context, t operate.Target, key, id string) 
 // Audit is [operate.Desk.Audit].
 func (c *Client) Audit(ctx context.Context, limit int) ([]gobridge.AuditEntry, error) {
 	var out struct{ Entries []auditJSON }
-	if err := c.get(ctx, "/audit", url.Values{"limit": {strconv.Itoa(limit)}}, &out); err != nil {
+	if err := c.get(ctx, "/audit", url.Values{"limit": {strconv.Itoa(min(limit, gobridge.AuditLimit))}}, &out); err != nil {
 		return nil, err
 	}
 	var entries []gobridge.AuditEntry

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 
 	"gobridge"
@@ -22,7 +23,7 @@ type deliveryJSON struct {
 	Healthy          bool    `json:"healthy"`
 	State            string  `json:"state"`
 	OldestAgeSeconds float64 `json:"oldest_age_seconds"`
-	LimitSeconds     float64 `json:"limit_seconds"`
+	LimitSeconds     float64 `json:"limit_seconds,omitempty"` // zero is none
 }
 
 // getDelivery answers 503 if anything has waited for longer than its limit.
@@ -38,9 +39,12 @@ func (s *Server) getDelivery(w http.ResponseWriter, r *http.Request) error {
 	for _, b := range status.Bindings {
 		limit := s.options.UnhealthyAfter
 		if f := s.options.UnhealthyAfterOf; f != nil {
-			limit = f(b.Route, b.Binding)
+			limit = cmp.Or(f(b.Route, b.Binding), limit)
 		}
-		one := deliveryJSON{b.Route, b.Binding, b.OldestAgeSeconds <= limit.Seconds(), b.State, b.OldestAgeSeconds, limit.Seconds()}
+		one := deliveryJSON{
+			Route: b.Route, Binding: b.Binding, State: b.State, OldestAgeSeconds: b.OldestAgeSeconds,
+			Healthy: limit < 0 || b.OldestAgeSeconds <= limit.Seconds(), LimitSeconds: max(0, limit.Seconds()),
+		}
 		out.Healthy = out.Healthy && one.Healthy
 		out.Bindings = append(out.Bindings, one)
 	}

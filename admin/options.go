@@ -35,7 +35,8 @@ type Options struct {
 	// Ready says whether the process can do its work; nil is always.
 	Ready func(ctx context.Context) error
 	// UnhealthyAfter is how long the oldest message may wait before its delivery counts
-	// as unhealthy; 15 min when zero. UnhealthyAfterOf, unless nil, says it per binding.
+	// as unhealthy; 15 min when zero. UnhealthyAfterOf, unless nil, says it per binding:
+	// zero is UnhealthyAfter, and below zero it may wait for ever.
 	UnhealthyAfter   time.Duration
 	UnhealthyAfterOf func(route, binding string) time.Duration
 	// Config returns the configuration as it was loaded, without secrets; nil is none.

@@ -52,7 +52,6 @@ type Server struct {
 	end      sync.Once
 	grace    time.Duration // for requests in flight at the end
 	working  sync.RWMutex  // read by every request; locked for good at the end
-	abort    context.CancelFunc
 }
 
 // New checks the options and returns a server that does not listen yet.
@@ -70,8 +69,6 @@ func New(options Options) (*Server, error) {
 	s.readiness = &shared[struct{}]{age: lookAge, limit: readyTime, ask: func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, options.Ready(ctx)
 	}}
-	base, abort := context.WithCancel(context.Background())
-	s.abort = abort
 	known, err := s.tokens.load()
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -81,7 +78,6 @@ func New(options Options) (*Server, error) {
 	s.nameHosts()
 	s.server = &http.Server{
 		Handler:           s.guard(s.handler()),
-		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -164,7 +160,6 @@ func (s *Server) URL() string { return s.scheme() + "://" + s.listener.Addr().St
 
 // Close stops listening, for a server that is not run after all.
 func (s *Server) Close() error {
-	s.abort()
 	if s.listener == nil {
 		return nil
 	}
@@ -178,6 +173,9 @@ func (s *Server) Close() error {
 // flight. It returns nil after an orderly end, when no request uses the desk any
 // more. The server must be listening, and can't be run again.
 func (s *Server) Run(ctx context.Context) error {
+	base, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	s.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan error, 1)
 	go func() {
 		if s.server.TLSConfig != nil {
@@ -198,7 +196,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.server.Shutdown(graceful) != nil {
 		_ = s.server.Close() // whoever is still at it has had the time
 	}
-	s.abort()
+	abort()
 	s.working.Lock()
 	s.looks.wait()
 	s.readiness.wait()

@@ -66,21 +66,25 @@ type world struct {
 	stop   func()
 }
 
+func optionsOf(store gobridge.Store) Options {
+	plan := &operate.Plan{Bindings: []operate.PlannedBinding{
+		{Route: "orders", Binding: "crm", Destination: "webhook"}, {Route: "orders", Binding: "billing"},
+	}}
+	return Options{
+		Address: "127.0.0.1:0",
+		Read:    func() ([]string, error) { return []string{readToken}, nil },
+		Operate: func() ([]string, error) { return []string{operateToken}, nil },
+		Desk:    operate.New(store, operate.Options{Plan: plan}),
+		Config:  func() string { return "version: 1\n" },
+	}
+}
+
 // newWorld starts a listener; change, unless nil, changes its options.
 func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
 	w := &world{T: t, store: memory.New(memory.Options{}), log: &logBook{}, http: &http.Client{Transport: &http.Transport{}}}
-	plan := &operate.Plan{Bindings: []operate.PlannedBinding{
-		{Route: "orders", Binding: "crm", Destination: "webhook"}, {Route: "orders", Binding: "billing"},
-	}}
-	options := Options{
-		Address: "127.0.0.1:0",
-		Read:    func() ([]string, error) { return []string{readToken}, nil },
-		Operate: func() ([]string, error) { return []string{operateToken}, nil },
-		Desk:    operate.New(w.store, operate.Options{Plan: plan}),
-		Config:  func() string { return "version: 1\n" },
-		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	options := optionsOf(w.store)
+	options.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if change != nil {
 		change(&options)
 	}
