@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"errors"
+	"mime"
 	"net/http"
 	"strings"
 
@@ -72,6 +74,9 @@ func (s *Sender) setMessage(h *headers, d *gobridge.Delivery) ([]byte, error) {
 	case m.ContentType == "":
 	case plain(m.ContentType):
 		h.set("Content-Type", m.ContentType)
+		if !mediaType(m.ContentType) { // a receiver may not read it as it is
+			h.set("Gobridge-Content-Type", percent.Encode(m.ContentType, ""))
+		}
 	default:
 		h.set("Gobridge-Content-Type", percent.Encode(m.ContentType, ""))
 	}
@@ -137,6 +142,12 @@ func token(name string) bool {
 		}
 	}
 	return name != ""
+}
+
+// mediaType reports whether a content type is one to HTTP (RFC 9110, section 8.3.1).
+func mediaType(value string) bool {
+	_, _, err := mime.ParseMediaType(value)
+	return err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)
 }
 
 // plain reports whether a receiver gets the value as it is: ASCII without

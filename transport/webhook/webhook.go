@@ -14,7 +14,8 @@
 //	Gobridge-Ordering-Key    its ordering key, if it has one
 //	Gobridge-Created-At      when it says it was made, if it does (RFC 3339)
 //	Gobridge-Expires-At      when it expires, if it does (RFC 3339)
-//	Gobridge-Content-Type    its content type, if Content-Type can't carry it
+//	Gobridge-Content-Type    its content type, if Content-Type can't carry it or it is no
+//	                         media type
 //	Gobridge-Headers         the message's headers that can't stand by themselves
 //	Gobridge-Event           what to make of what looks like a CloudEvent
 //	Gobridge-Route           the route, Gobridge-Binding the binding
