@@ -58,7 +58,7 @@ var travellers = map[string]messaging.Envelope{
 		ID: "m 1.ö", OrderingKey: "Köln/7", ContentType: "text/plain", Payload: []byte("p"), CreatedAt: now,
 		Headers: messaging.Headers{"x-tenant": "t1", "tenant": "Köln 7", "id": "other"},
 	},
-	"odd content": {ID: "m1", Subject: "s", ContentType: "text/plain\r\nX-Evil: 1", Payload: []byte{0xff}},
+	"odd content":                   {ID: "m1", Subject: "s", ContentType: "text/plain\r\nX-Evil: 1", Payload: []byte{0xff}},
 	"content that is no media type": {ID: "m1", Subject: "s", ContentType: "application/json charset=utf-8", Payload: []byte("{}")},
 	"an event": {
 		ID: "/shop 7", Subject: "order.placed", OrderingKey: "k", ContentType: "application/json", Payload: []byte(`{"n":1.0}`), CreatedAt: now,
