@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func FuzzBodies(f *testing.F) {
 			t.Fatal(err)
 		}
 		path := paths[uint(i)%uint(len(paths))]
-		r := httptest.NewRequest("POST", apiPrefix+path+map[bool]string{true: "?reason=r"}[path == "/dead/import"], strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, apiPrefix+path+map[bool]string{true: "?reason=r"}[path == "/dead/import"], strings.NewReader(body))
 		r.Host = "localhost"
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+operateToken)

@@ -144,7 +144,7 @@ func TestEveryCommandOverTheAdminListener(t *testing.T) {
 		{"dead redrive orders", 0}, {"dead redrive orders --json", 0}, {"dead discard orders/crm --id m-2", 0}, {"dead redrive ordrs", 2},
 		{"pause orders/crm", 0}, {"pause ordrs", 2}, {"resume orders", 0}, {"resume orders/crm", 2}, {"halt orders/crm --key k", 0}, {"halt orders --key k", 2},
 		{"retry orders", 0}, {"retry orders --json", 0}, {"discard old", 0}, {"discard orders --key k", 0}, {"move old/crm orders/crm", 0},
-		{"pause orders/crm --yes", 2}, {"audit", 0}, {"audit --json", 0},
+		{"pause orders/crm --yes", 2}, {"audit", 0}, {"audit --limit 20000", 0}, {"audit --json", 0},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			here, want := run(words(tt.line), "--config", w.config)

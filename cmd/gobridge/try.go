@@ -29,6 +29,9 @@ func newTry(stdin io.Reader, p *place) *cobra.Command {
 		Short: "Say what would become of a message on standard input; send nothing",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if p.admin != "" {
+				return usage("try works on a configuration: give its FILE instead of --admin")
+			}
 			if len(args) == 1 {
 				p.config = args[0]
 			}
