@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-live race lint fuzz model bench bench-dynamodb torture chain kill docs
+.PHONY: help run demo build test test-live race lint fuzz model bench bench-transports bench-dynamodb torture chain kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ bench: ## measure store, drainer and the real binary; prints one table (about 4 
 	$(GO) run ./bench
 	$(GO) test -run='^$$' -bench=UserTransactions -benchtime=20000x ./store/sqlite
 	$(GO) test -run='^$$' -bench=ForeignCommit -benchtime=1000x ./store/sqlite
+
+bench-transports: ## messages per second and latency from broker to broker, beside a plain loop (3 minutes)
+	$(GO) test -run='^$$' -bench=Pairs -benchtime=10000x ./chain
+	$(GO) test -run='^$$' -bench=Bridge -benchtime=10000x ./transport/mqtt ./transport/sqs
 
 bench-dynamodb: ## count calls, units and conflicts of the DynamoDB store per message (about 5 minutes)
 	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable|TestIdleTable' ./store/dynamodb

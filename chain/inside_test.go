@@ -79,9 +79,9 @@ func newSpan(t *testing.T, open func(*testing.T) (gobridge.Receiver, gobridge.Se
 	return s
 }
 
-// may fails the test on an error.
-func may[V any](v V, err error) func(t *testing.T) V {
-	return func(t *testing.T) V {
+// must fails the test on an error: must(f())(t).
+func must[V any](v V, err error) func(testing.TB) V {
+	return func(t testing.TB) V {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -104,22 +104,22 @@ func TestChainOfStoppedBridges(t *testing.T) {
 
 	spans := []*span{
 		newSpan(t, func(t *testing.T) (gobridge.Receiver, gobridge.Sender, func()) {
-			in := may(nats.New(nats.Options{Servers: []string{"nats://" + stream.Address()}}))(t)
-			out := may(kafka.New(kafka.Options{Brokers: []string{topic.Address()}}))(t)
-			return may(in.Receiver(nats.ReceiverOptions{Stream: "in", Consumer: "c", Declare: true}))(t),
-				may(out.Sender(kafka.SenderOptions{Topic: "hop"}))(t), closing(in, out)
+			in := must(nats.New(nats.Options{Servers: []string{"nats://" + stream.Address()}}))(t)
+			out := must(kafka.New(kafka.Options{Brokers: []string{topic.Address()}}))(t)
+			return must(in.Receiver(nats.ReceiverOptions{Stream: "in", Consumer: "c", Declare: true}))(t),
+				must(out.Sender(kafka.SenderOptions{Topic: "hop"}))(t), closing(in, out)
 		}),
 		newSpan(t, func(t *testing.T) (gobridge.Receiver, gobridge.Sender, func()) {
-			in := may(kafka.New(kafka.Options{Brokers: []string{topic.Address()}}))(t)
-			out := may(amqp.New(guest(queue)))(t)
-			return may(in.Receiver(kafka.ReceiverOptions{Topics: []string{"hop"}, Group: "g"}))(t),
-				may(out.Sender(amqp.SenderOptions{RoutingKey: "hop"}))(t), closing(in, out)
+			in := must(kafka.New(kafka.Options{Brokers: []string{topic.Address()}}))(t)
+			out := must(amqp.New(guest(queue.Address())))(t)
+			return must(in.Receiver(kafka.ReceiverOptions{Topics: []string{"hop"}, Group: "g"}))(t),
+				must(out.Sender(amqp.SenderOptions{RoutingKey: "hop"}))(t), closing(in, out)
 		}),
 		newSpan(t, func(t *testing.T) (gobridge.Receiver, gobridge.Sender, func()) {
-			in := may(amqp.New(guest(queue)))(t)
-			out := may(mqtt.New(mqtt.Options{URLs: []string{"mqtt://" + end.Address()}, ClientID: "gw"}))(t)
-			return may(in.Receiver(amqp.ReceiverOptions{Queue: "hop"}))(t),
-				may(out.Sender(mqtt.SenderOptions{ClientID: "gw-out", Topic: "out", QoS: 1}))(t), closing(in, out)
+			in := must(amqp.New(guest(queue.Address())))(t)
+			out := must(mqtt.New(mqtt.Options{URLs: []string{"mqtt://" + end.Address()}, ClientID: "gw"}))(t)
+			return must(in.Receiver(amqp.ReceiverOptions{Queue: "hop"}))(t),
+				must(out.Sender(mqtt.SenderOptions{ClientID: "gw-out", Topic: "out", QoS: 1}))(t), closing(in, out)
 		}),
 	}
 	links := []*faultproxy.Proxy{stream.Proxy(), topic.Proxy(), queue.Proxy(), end.Proxy()}
@@ -144,9 +144,9 @@ func TestChainOfStoppedBridges(t *testing.T) {
 	t.Logf("%d messages, %d repeats", messages, repeats)
 }
 
-func guest(b *testbroker.AMQP) amqp.Options {
+func guest(address string) amqp.Options {
 	return amqp.Options{
-		Addresses: []string{b.Address()},
+		Addresses: []string{address},
 		Username:  func() (string, error) { return "guest", nil },
 		Password:  func() (string, error) { return "guest", nil },
 	}

@@ -83,12 +83,17 @@ func (m *MQTT) Make(testing.TB, string) {}
 func (m *MQTT) Put(t testing.TB, topic string, messages ...Message) {
 	t.Helper()
 	c := m.connect(t, nil)
-	for _, message := range messages {
+	for i, message := range messages {
 		out := &paho.Publish{Topic: topic, QoS: 1, Payload: message.Body, Properties: &paho.PublishProperties{}}
 		if message.Key != "" {
 			out.Properties.User.Add(headerKey, message.Key)
 		}
-		_, err := c.Publish(t.Context(), out)
+		// Confirmations come in order, so the last is that of all.
+		method := paho.PublishMethod_AsyncSend
+		if i == len(messages)-1 {
+			method = paho.PublishMethod_Blocking
+		}
+		_, err := c.PublishWithOptions(t.Context(), out, paho.PublishOptions{Method: method})
 		must(t, err)
 	}
 	must(t, c.Disconnect(&paho.Disconnect{}))

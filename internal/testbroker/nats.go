@@ -75,7 +75,7 @@ func (n *NATS) Put(t testing.TB, subject string, messages ...Message) {
 		if m.Key != "" {
 			out.Header = nats.Header{headerKey: {m.Key}}
 		}
-		f, err := n.js.PublishMsgAsync(out)
+		f, err := n.js.PublishMsgAsync(out, jetstream.WithStallWait(patience))
 		must(t, err)
 		futures = append(futures, f)
 	}
