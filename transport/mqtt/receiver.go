@@ -226,6 +226,7 @@ func (r *Receiver) hold(ctx context.Context, on *receiving, l *link, handing <-c
 	}()
 	select {
 	case <-on.wire.ended:
+		_ = on.ConnectionLost(nil) // the library hears of it when it reads or writes next
 		stop()
 		<-l.client.Done()
 		return on.wire.why()

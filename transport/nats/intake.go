@@ -194,8 +194,11 @@ func (in *intake) rewind(ctx context.Context) bool {
 	}
 	in.number = 0
 	in.queue = slices.DeleteFunc(in.queue, func(d *delivery) bool {
+		if d.reply == "" {
+			return false
+		}
 		delete(in.hand, d.seq) // it comes again
-		return d.reply != ""
+		return true
 	})
 	return true
 }

@@ -489,7 +489,7 @@ func TestSharedConsumers(t *testing.T) {
 	_, js := dial(t, b.url())
 	makeStream(t, js, "S", nil)
 	r := options()
-	r.Shared = true
+	r.Shared, r.AckWait = true, time.Minute // a slow machine is no reason to deliver again
 	var all [2]*outbox
 	for i := range all {
 		all[i] = &outbox{gate: make(chan struct{})}
