@@ -45,10 +45,10 @@ func TestSame(t *testing.T) {
 		"a comment":         {parse("# hello\n\n"+sameBase, "token-of-sixteen-characters", "a"), true, true, true, true},
 		"a secret's value":  {parse(sameBase, "token-of-sixteen-Characters", "a"), false, true, true, true},
 		"a value put in":    {parse(sameBase, "token-of-sixteen-characters", "b"), false, false, true, true},
-		"an expression":     {parse(replace(t, sameBase, "payload.id", "payload.ib"), "token-of-sixteen-characters", "a"), false, true, true, false},
-		"a field":           {parse(replace(t, sameBase, ", rate: 1/s", ""), "token-of-sixteen-characters", "a"), false, false, true, false},
-		"an empty binding":  {parse(replace(t, sameBase, "      c: { stdout: {} }\n", ""), "token-of-sixteen-characters", "a"), false, true, true, false},
-		"another's binding": {parse(replace(t, sameBase, "path: /r2 } }, bindings: { b:", "path: /r2 } }, bindings: { d:"), "token-of-sixteen-characters", "a"), true, true, false, true},
+		"an expression":     {parse(with(t, "payload.id", "payload.ib"), "token-of-sixteen-characters", "a"), false, true, true, false},
+		"a field":           {parse(with(t, ", rate: 1/s", ""), "token-of-sixteen-characters", "a"), false, false, true, false},
+		"an empty binding":  {parse(with(t, "      c: { stdout: {} }\n", ""), "token-of-sixteen-characters", "a"), false, true, true, false},
+		"another's binding": {parse(with(t, "path: /r2 } }, bindings: { b:", "path: /r2 } }, bindings: { d:"), "token-of-sixteen-characters", "a"), true, true, false, true},
 	} {
 		for _, swapped := range []bool{false, true} {
 			a, b := base, tt.c
@@ -74,10 +74,11 @@ func TestSame(t *testing.T) {
 	}
 }
 
-func replace(t *testing.T, text, old, with string) string {
+// with is the base with one part of it changed.
+func with(t *testing.T, old, changed string) string {
 	t.Helper()
-	if n := strings.Count(text, old); n != 1 {
+	if n := strings.Count(sameBase, old); n != 1 {
 		t.Fatalf("%q is there %d times", old, n)
 	}
-	return strings.Replace(text, old, with, 1)
+	return strings.Replace(sameBase, old, changed, 1)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -22,32 +21,35 @@ import (
 // configuration.
 var payloadRoles = map[string]admin.Role{"read": admin.RoleRead, "operate": admin.RoleOperate, "nobody": admin.RoleNobody}
 
-// newAdmin makes the admin listener of a configuration, nil if it has none.
-// It is not ready any more once ctx has ended.
-func newAdmin(ctx context.Context, c *config.Config, store gobridge.Store, b *bridge.Bridge, m *measures, log *slog.Logger) (*admin.Server, error) {
+// newAdmin makes the admin listener of the configuration in force, nil if it has
+// none. It is not ready any more once ctx has ended.
+func newAdmin(ctx context.Context, l *live, store gobridge.Store) (*admin.Server, error) {
+	c := l.config.Load()
 	a := c.Admin
 	if a == nil {
 		return nil, nil //nolint:nilnil // there may be none
 	}
+	l.desk = operate.New(store, operate.Options{Plan: planOf(c)})
 	options := admin.Options{
 		Address:  string(a.Listen),
 		Hosts:    a.Hosts,
 		Read:     again(a.Tokens.Read),
 		Operate:  again(a.Tokens.Operate),
 		Payloads: payloadRoles[a.Payloads],
-		Desk:     operate.New(store, operate.Options{Plan: planOf(c)}),
-		Ready:    func(asking context.Context) error { return ready(asking, ctx, store, b) },
-		Config:   c.Show,
+		Desk:     l.desk,
+		Ready:    func(asking context.Context) error { return ready(asking, ctx, store, l.bridge) },
+		Config:   func() string { return l.config.Load().Show() },
+		Reload:   l.reload,
 		Console:  console.New,
 		UnhealthyAfterOf: func(route, binding string) time.Duration {
-			if of, ok := c.Routes[route].Bindings[binding]; ok {
+			if of, ok := l.config.Load().Routes[route].Bindings[binding]; ok {
 				return time.Duration(of.UnhealthyAfter)
 			}
 			return -1 // it is parked
 		},
-		Logger: log,
+		Logger: l.log,
 	}
-	if m != nil {
+	if m := l.measures; m != nil {
 		options.Metrics = m.exporters.Scrape
 	}
 	if a.TLS != nil {

@@ -27,25 +27,30 @@ type broker interface {
 // brokers are the connections by their names.
 type brokers map[string]broker
 
-// openBrokers makes the connections.
-func openBrokers(c *config.Config, log *slog.Logger) (brokers, error) {
-	out := brokers{}
+// openBrokers makes the connections that are not there already: those are taken.
+func openBrokers(c *config.Config, there brokers, log *slog.Logger) (brokers, error) {
+	out, made := brokers{}, brokers{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Connections)) {
+		if b, ok := there[name]; ok {
+			out[name] = b
+			continue
+		}
 		b, err := openBroker(c.Connections[name], log.With("connection", name))
 		if err != nil {
 			errs = append(errs, c.Wrong(err, "connections", name))
 			continue
 		}
-		out[name] = b
+		out[name], made[name] = b, b
 	}
 	if len(errs) > 0 {
-		_ = out.Close()
+		_ = made.Close()
 		return nil, errors.Join(errs...)
 	}
 	return out, nil
 }
 
+//nolint:contextcheck,nolintlint // what is made connects later, with the contexts of its calls
 func openBroker(c config.Connection, log *slog.Logger) (broker, error) {
 	switch {
 	case c.Kafka != nil:
@@ -72,14 +77,19 @@ func (b brokers) Close() error {
 	return errors.Join(errs...)
 }
 
-// receivers makes the receivers, by route.
-func (b brokers) receivers(c *config.Config) (map[string]gobridge.Receiver, error) {
+// receivers makes the receivers, by route, that are not there already: those are
+// taken.
+func (b brokers) receivers(c *config.Config, there map[string]gobridge.Receiver) (map[string]gobridge.Receiver, error) {
 	out := map[string]gobridge.Receiver{}
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		source := c.Routes[route].Source
 		name, kind := source.Connection()
 		if kind == "" {
+			continue
+		}
+		if r, ok := there[route]; ok {
+			out[route] = r
 			continue
 		}
 		r, err := b[name].receiver(route, source)

@@ -30,7 +30,7 @@ type endpoint struct {
 // to, side by side, and writes what it finds. It consumes, publishes and makes
 // nothing.
 func connectAll(ctx context.Context, c *config.Config, stdout io.Writer) error {
-	brokers, err := openBrokers(c, slog.New(slog.DiscardHandler))
+	brokers, err := openBrokers(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func connectAll(ctx context.Context, c *config.Config, stdout io.Writer) error {
 
 // endpoints returns what can be looked at, sources before destinations.
 func endpoints(c *config.Config, brokers brokers) ([]*endpoint, error) {
-	receivers, err := brokers.receivers(c)
+	receivers, err := brokers.receivers(c, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@
 //
 // The other commands look at an outbox and change what is in it, whether or not
 // a bridge runs on it: status, explain, pause, resume, halt, retry, dead,
-// discard, move, audit.
+// discard, move, audit. With --admin they ask a bridge that runs elsewhere.
 //
 // It exits with 0 when all went well, 1 when something failed, and 2 when the
 // command line or the configuration is wrong, so that repeating it is no use.
@@ -110,7 +110,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 func newRun(stdout, stderr io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run FILE",
-		Short: "Run the bridge until it is told to stop (SIGINT or SIGTERM)",
+		Short: "Run the bridge until it is told to stop (SIGINT or SIGTERM); SIGHUP reloads the file",
 		Args:  oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0])
@@ -121,7 +121,7 @@ func newRun(stdout, stderr io.Writer) *cobra.Command {
 			if err := checkParts(c); err != nil {
 				return err
 			}
-			return run(cmd.Context(), c, stdout, newLogger(c.Log, stderr))
+			return run(cmd.Context(), args[0], c, stdout, newLogger(c.Log, stderr))
 		},
 	}
 }

@@ -9,18 +9,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"gobridge"
 	"gobridge/admin"
 	"gobridge/bridge"
 	"gobridge/config"
-	"gobridge/transport/httpsource"
 )
 
-// run runs the bridge of a configuration until ctx ends. It comes up from the
-// store to the sources and goes down the other way: no more requests are taken
-// and those in flight are answered, then what is on its way out is settled,
-// then files and store are closed.
-func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logger) (err error) {
+// run runs the bridge of a configuration, which was read from path, until ctx ends.
+// It comes up from the store to the sources and goes down the other way: no more
+// requests are taken and those in flight are answered, then what is on its way out
+// is settled, then files and store are closed.
+func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, log *slog.Logger) (err error) {
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.String())
 	}
@@ -41,28 +39,22 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	}
 	defer func() { err = closing(err, store) }()
 
-	brokers, err := openBrokers(c, log)
-	if err != nil {
+	l := &live{path: path, stdout: stdout, log: log, measures: m, listens: c.UsesHTTP()}
+	l.config.Store(c)
+	if l.parts, err = openParts(c, nil, stdout, log); err != nil { //nolint:contextcheck // opening a file takes none
 		return err
 	}
-	defer func() { err = closing(err, brokers) }()
+	defer func() { err = closing(err, l) }()
 
-	out, err := openSenders(c, brokers, stdout) //nolint:contextcheck // opening a file takes none
-	if err != nil {
-		return err
-	}
-	defer func() { err = closing(err, out) }()
-
-	b, err := bridge.New(store, bridgeOptions(c, out, m, log))
+	b, err := bridge.New(store, bridgeOptions(c, l.parts.senders, m, log))
 	if err != nil {
 		return &failure{err}
 	}
-	receivers, err := brokers.receivers(c)
-	if err != nil {
-		return err
+	l.bridge, l.sources = b, &sources{bridge: b, all: map[string]*source{}}
+	for route := range l.parts.receivers {
+		l.receive(l.parts, route)
 	}
-	server, err := newServer(c, func(route string) httpsource.Publish { return m.publish(route, b.Route(route).Publish) }, log)
-	if err != nil {
+	if l.server, err = l.newServer(c); err != nil {
 		return err
 	}
 	// The engine looks too, but by then the server would have let messages in.
@@ -74,7 +66,7 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 	if err := m.watch(store, b); err != nil {
 		return &failure{err}
 	}
-	adminServer, err := newAdmin(ctx, c, store, b, m, log)
+	adminServer, err := newAdmin(ctx, l, store)
 	if err != nil {
 		return err
 	}
@@ -84,44 +76,36 @@ func run(ctx context.Context, c *config.Config, stdout io.Writer, log *slog.Logg
 		}
 		defer func() { _ = adminServer.Close() }()
 	}
-	in := &intake{bridge: b, receivers: m.receivers(receivers), log: log}
-	if c.UsesHTTP() {
-		if err := server.Listen(ctx); err != nil {
+	if l.listens {
+		if err := l.server.Listen(ctx); err != nil {
 			return &failure{err}
 		}
-		defer func() { _ = server.Close() }() // it is closed already after an orderly end
-		in.server, in.scheme = server, scheme(c)
+		defer func() { _ = l.server.Close() }() // it is closed already after an orderly end
 	}
-	return serve(ctx, b, in, adminServer, log)
+	return serve(ctx, l, adminServer)
 }
 
-// intake is everything that takes messages.
-type intake struct {
-	bridge    *bridge.Bridge
-	receivers map[string]gobridge.Receiver // by route
-	server    *httpsource.Server           // nil for none
-	scheme    string
-	log       *slog.Logger
-}
-
-// run takes messages until ctx ends and what was under way is done.
-func (in *intake) run(ctx context.Context) error {
+// take takes messages until ctx ends and what was under way is done.
+func (l *live) take(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for route, receiver := range in.receivers {
-		group.Go(func() error { return in.bridge.Route(route).Receive(ctx, receiver) })
-	}
-	if in.server != nil {
+	group.Go(func() error {
+		l.sources.run(ctx)
+		return nil
+	})
+	if l.listens {
 		group.Go(func() error {
-			in.log.Info("listening", "address", in.scheme+"://"+in.server.Addr().String())
-			return in.server.Run(ctx)
+			l.log.Info("listening", "address", scheme(l.config.Load())+"://"+l.server.Addr().String())
+			return l.server.Run(ctx)
 		})
 	}
 	return group.Wait()
 }
 
-// serve runs the engine, the intake and the admin listener, nil for none, side by
-// side. The listener answers for as long as anything goes on.
-func serve(ctx context.Context, b *bridge.Bridge, in *intake, adminServer *admin.Server, log *slog.Logger) error {
+// serve runs the engine, what takes messages and the admin listener, nil for none,
+// side by side, and reloads when it is told to. The listener answers for as long as
+// anything goes on.
+func serve(ctx context.Context, l *live, adminServer *admin.Server) error {
+	log := l.log
 	// The engine works on until the last message is in.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -130,16 +114,20 @@ func serve(ctx context.Context, b *bridge.Bridge, in *intake, adminServer *admin
 	defer endSeen()
 	group.Go(func() error {
 		defer endSeen()
-		return b.Run(work)
+		return l.bridge.Run(work)
 	})
 	group.Go(func() error {
 		defer stopWork()
-		return in.run(taking)
+		return l.take(taking)
 	})
 	if adminServer != nil {
 		log.Info("admin listening", "address", adminServer.URL())
 		group.Go(func() error { return adminServer.Run(seen) })
 	}
+	group.Go(func() error {
+		l.onSignal(taking)
+		return nil
+	})
 	stopped := context.AfterFunc(ctx, func() { log.Info("stopping; a second signal ends the process at once") })
 	defer stopped()
 

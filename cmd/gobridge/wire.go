@@ -20,7 +20,6 @@ import (
 	"gobridge/store/memory"
 	"gobridge/store/sqlite"
 	"gobridge/transport/httpsource"
-	"gobridge/transport/jsonlines"
 	"gobridge/transport/webhook"
 )
 
@@ -65,65 +64,10 @@ func sqliteOptions(c *config.SQLite, log *slog.Logger) sqlite.Options {
 	}
 }
 
-// senders are the destinations, by route and binding.
-type senders struct {
-	of    map[[2]string]gobridge.Sender
-	files []io.Closer
-}
-
-// Close closes the files.
-func (s *senders) Close() error {
-	var errs []error
-	for _, f := range s.files {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// openSenders makes the sender of every binding. All that write to standard
-// output share one, so that lines stay whole.
-func openSenders(c *config.Config, brokers brokers, stdout io.Writer) (*senders, error) {
-	out := &senders{of: map[[2]string]gobridge.Sender{}}
-	terminal := jsonlines.Stdout(stdout)
-	for route, r := range c.Routes {
-		for binding, b := range r.Bindings {
-			var sender gobridge.Sender
-			var err error
-			name, kind := b.Connection()
-			switch {
-			case kind != "":
-				if sender, err = brokers[name].sender(route, binding, b); err != nil {
-					err = c.Wrong(err, "routes", route, "bindings", binding)
-				}
-			case b.Webhook != nil:
-				if sender, err = newWebhook(b); err != nil {
-					err = c.Wrong(err, "routes", route, "bindings", binding, "webhook")
-				}
-			case b.File != nil:
-				var file *jsonlines.FileSender
-				if file, err = jsonlines.OpenFile(b.File.Path, jsonlines.Options{}); err == nil {
-					out.files = append(out.files, file)
-					sender = file
-				} else {
-					err = &failure{fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err)}
-				}
-			default:
-				sender = terminal
-			}
-			if err != nil {
-				_ = out.Close()
-				return nil, err
-			}
-			out.of[[2]string{route, binding}] = sender
-		}
-	}
-	return out, nil
-}
-
 // checkParts makes those senders and sources that touch nothing outside, for
 // what only they know to be wrong.
 func checkParts(c *config.Config) error {
-	brokers, err := openBrokers(c, slog.New(slog.DiscardHandler))
+	brokers, err := openBrokers(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -134,7 +78,7 @@ func checkParts(c *config.Config) error {
 		}
 	}
 	var errs []error
-	if _, err := brokers.receivers(c); err != nil {
+	if _, err := brokers.receivers(c, nil); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := newServer(c, never, slog.New(slog.DiscardHandler)); err != nil {

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"gobridge"
+	"gobridge/bridge"
+	"gobridge/config"
+	"gobridge/messaging"
+	"gobridge/operate"
+	"gobridge/transport/httpsource"
+)
+
+// live is the configuration in force, what it is made of, and how another takes its
+// place.
+type live struct {
+	path     string
+	stdout   io.Writer
+	log      *slog.Logger
+	measures *measures
+	bridge   *bridge.Bridge
+	sources  *sources
+	server   *httpsource.Server
+	listens  bool          // the server does
+	desk     *operate.Desk // of the admin listener; nil without
+
+	config atomic.Pointer[config.Config]
+
+	reloading sync.Mutex
+	parts     *parts // guarded by reloading, nil when closed
+}
+
+// reloadTimeout bounds what a reload waits for before it switches.
+const reloadTimeout = 30 * time.Second
+
+// errRestart says that a file changes what can't be changed while running.
+var errRestart = errors.New("needs a restart")
+
+// reload loads the configuration anew and puts it in force: all of it, or, with an
+// error, nothing. It returns what changed, for people. A reload that has begun goes
+// on when ctx ends.
+//
+// Nothing that can fail comes after the engine has switched, which it does as a whole.
+// Sources that change stop before it and go on after it, so that no two of them
+// take from the same broker at a time.
+func (l *live) reload(ctx context.Context) (string, error) {
+	what, err := l.tryReload(context.WithoutCancel(ctx))
+	if err != nil {
+		l.log.Error("the configuration was not reloaded; everything goes on as before", "error", err)
+		return "", err
+	}
+	l.log.Info("the configuration was reloaded", "changed", what)
+	return what, nil
+}
+
+func (l *live) tryReload(ctx context.Context) (string, error) {
+	if !l.reloading.TryLock() {
+		return "", errors.New("a reload is under way already")
+	}
+	defer l.reloading.Unlock()
+	if l.parts == nil {
+		return "", errors.New("the process is stopping")
+	}
+	c, err := config.Load(l.path)
+	if err != nil {
+		return "", err
+	}
+	if err := checkParts(c); err != nil {
+		return "", err
+	}
+	for _, w := range c.Warnings {
+		l.log.Warn("configuration", "warning", w.String())
+	}
+	if err := l.needsRestart(c); err != nil {
+		return "", err
+	}
+	d := compare(l.config.Load(), c)
+	if d.nothing() {
+		return "nothing", nil
+	}
+	if err := l.apply(ctx, c, d); err != nil {
+		return "", err
+	}
+	return d.String(), nil
+}
+
+// needsRestart says what a file changes that can't be changed while running. Secrets
+// of the admin listener that are read anew by themselves don't count.
+func (l *live) needsRestart(c *config.Config) error {
+	now := l.config.Load()
+	var changed []string
+	for _, section := range []string{"store", "http", "telemetry", "log", "lease_term", "grace"} {
+		if !c.Same(now, section) {
+			changed = append(changed, section)
+		}
+	}
+	if !c.SameText(now, "admin") {
+		changed = append(changed, "admin")
+	}
+	if len(changed) > 0 {
+		return fmt.Errorf("%w: %s cannot be changed while the bridge runs", errRestart, strings.Join(changed, ", "))
+	}
+	if c.UsesHTTP() && !l.listens {
+		return fmt.Errorf("%w: a route has an http source now, and the bridge does not listen, for there was none when it started", errRestart)
+	}
+	return nil
+}
+
+// apply puts a configuration in force, or nothing of it.
+func (l *live) apply(ctx context.Context, c *config.Config, d difference) error {
+	old := l.parts
+	next, err := openParts(c, old, l.stdout, l.log) //nolint:contextcheck // opening a file takes none
+	if err != nil {
+		return err
+	}
+	server, err := l.newServer(c)
+	if err != nil {
+		_ = next.closeBut(old)
+		return err
+	}
+	stopped := map[string]gobridge.Receiver{}
+	for route := range old.receivers {
+		if !sameSource(old.config, c, route) {
+			stopped[route] = l.sources.stop(route)
+		}
+	}
+	if err := l.switchEngine(ctx, c, next, d); err != nil {
+		for route, receiver := range stopped {
+			l.sources.start(route, receiver)
+		}
+		_ = next.closeBut(old)
+		return err
+	}
+	l.server.Adopt(server)
+	for route := range next.receivers {
+		if _, kept := old.receivers[route]; !kept || stopped[route] != nil {
+			l.receive(next, route)
+		}
+	}
+	l.config.Store(c)
+	if l.desk != nil {
+		l.desk.SetPlan(planOf(c))
+	}
+	l.parts = next
+	if err := old.closeBut(next); err != nil {
+		l.log.Warn("what is not used any more could not be closed", "error", err)
+	}
+	return nil
+}
+
+func (l *live) switchEngine(ctx context.Context, c *config.Config, next *parts, d difference) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	options := bridgeOptions(c, next.senders, l.measures, l.log)
+	change := bridge.Change{Remove: d.removed, Parked: options.Parked, Repartitioned: options.Repartitioned}
+	for _, r := range options.Routes {
+		if slices.Contains(d.added, r.Name) || slices.Contains(d.changed, r.Name) {
+			change.Set = append(change.Set, r)
+		}
+	}
+	return l.bridge.Reconfigure(ctx, change)
+}
+
+// receive runs the receiver of a route.
+func (l *live) receive(p *parts, route string) {
+	told := l.measures.receivers(map[string]gobridge.Receiver{route: p.receivers[route]})
+	l.sources.start(route, told[route])
+}
+
+// newServer makes a server with the routes of c, which hand over to the engine's
+// routes as they are then.
+func (l *live) newServer(c *config.Config) (*httpsource.Server, error) {
+	return newServer(c, func(route string) httpsource.Publish {
+		return l.measures.publish(route, func(ctx context.Context, all ...messaging.Envelope) ([]gobridge.Receipt, error) {
+			if h := l.bridge.Route(route); h != nil {
+				return h.Publish(ctx, all...)
+			}
+			return nil, fmt.Errorf("route %q: %w", route, bridge.ErrRouteRemoved)
+		})
+	}, l.log)
+}
+
+// Close waits for a reload that is under way, and closes the parts.
+func (l *live) Close() error {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	p := l.parts
+	l.parts = nil
+	return p.Close()
+}
+
+// onSignal reloads with every SIGHUP until ctx ends.
+func (l *live) onSignal(ctx context.Context) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+	defer signal.Stop(asked)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			_, _ = l.reload(ctx) // it is logged
+		}
+	}
+}
+
+// difference is what another configuration changes.
+type difference struct {
+	added, changed, removed []string // routes
+	connections             []string
+	others                  []string // sections
+}
+
+func compare(old, c *config.Config) difference {
+	var d difference
+	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
+		if _, there := old.Routes[route]; !there {
+			d.added = append(d.added, route)
+		} else if !sameRoute(old, c, route) {
+			d.changed = append(d.changed, route)
+		}
+	}
+	for _, route := range slices.Sorted(maps.Keys(old.Routes)) {
+		if _, there := c.Routes[route]; !there {
+			d.removed = append(d.removed, route)
+		}
+	}
+	names := maps.Clone(old.Connections)
+	if names == nil {
+		names = map[string]config.Connection{}
+	}
+	maps.Copy(names, c.Connections)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !sameConnection(old, c, name) {
+			d.connections = append(d.connections, name)
+		}
+	}
+	for _, section := range []string{"parked", "repartitioned"} {
+		if !old.Same(c, section) {
+			d.others = append(d.others, section)
+		}
+	}
+	return d
+}
+
+func (d difference) nothing() bool { return d.String() == "" }
+
+// String says it in a line: "routes added: a, b; connections: k".
+func (d difference) String() string {
+	var out []string
+	for _, of := range []struct {
+		what  string
+		names []string
+	}{
+		{"routes added", d.added},
+		{"routes changed", d.changed},
+		{"routes removed", d.removed},
+		{"connections", d.connections},
+		{"sections", d.others},
+	} {
+		if len(of.names) > 0 {
+			out = append(out, of.what+": "+strings.Join(of.names, ", "))
+		}
+	}
+	return strings.Join(out, "; ")
+}
