@@ -33,6 +33,7 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, p page) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy in between must not wait for more
+	fmt.Fprint(w, "retry: 1000\n\n")          // a stream that has ended is opened again at once
 	s := &stream{console: c, page: p, w: w, r: r, last: r.Header.Get("Last-Event-ID"), end: time.Now().Add(streamLife)}
 	_ = c.surface.Watch(r.Context(), s.look) // it ends with the client, or the stream's life
 }

@@ -49,6 +49,7 @@ func (l *listener) next() (out event, ok bool) {
 		switch name {
 		case "event":
 			out.name = value
+		case "retry":
 		case "id":
 			out.id = value
 		case "data":

@@ -52,8 +52,8 @@ func TestEveryPage(t *testing.T) {
 			b.login(c.token, "/")
 			if name == "full" {
 				// Some looks at traffic, as if they were minutes, for the charts.
-				for round := range 12 {
-					ahead.Add(int64(19 * time.Second))
+				for round := range 24 {
+					ahead.Add(int64(16 * time.Second))
 					w.traffic(round)
 					clock := eval[string](b, `document.querySelector(".clock time").innerText`)
 					b.until("goes on", `document.querySelector(".clock time").innerText !== `+strconv.Quote(clock))

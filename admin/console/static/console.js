@@ -20,6 +20,7 @@
 	const silence = 20000; // ms without a sign of life until the stream counts as lost
 	let source = null;
 	let timer = 0;
+	let doubt = false; // the stream has broken off, and is not lost yet
 	let waiting = null; // news that would disturb a selection
 	let headline = document.getElementById("headline").textContent;
 
@@ -106,10 +107,16 @@
 		put(main, html);
 	}
 
-	function alive() {
-		root.dataset.stream = "on";
+	// within counts the stream as lost if there is no sign of life in time.
+	function within(time) {
 		clearTimeout(timer);
-		timer = setTimeout(lost, silence);
+		timer = setTimeout(lost, time);
+	}
+
+	function alive() {
+		doubt = false;
+		root.dataset.stream = "on";
+		within(silence);
 	}
 
 	function lost() {
@@ -120,6 +127,7 @@
 	}
 
 	function close() {
+		doubt = false;
 		clearTimeout(timer);
 		if (source) source.close();
 		source = null;
@@ -129,7 +137,7 @@
 		close();
 		if (document.hidden) return;
 		source = new EventSource(location.href);
-		timer = setTimeout(lost, silence);
+		within(silence);
 		source.addEventListener("head", (event) => {
 			alive();
 			put(head, event.data);
@@ -143,7 +151,8 @@
 		});
 		source.addEventListener("error", () => {
 			if (source && source.readyState === EventSource.CLOSED) lost();
-			else root.dataset.stream = "off"; // it tries again by itself
+			else if (!doubt) within(5000); // it tries again by itself, and fails each time
+			doubt = true;
 		});
 	}
 
