@@ -250,6 +250,40 @@ func TestRequeuedMessagesAreInTheirPlaces(t *testing.T) {
 	}
 }
 
+// TestMoreCameBackThanIsDelivered: a quorum queue knows no places. What comes back is
+// behind what came back before.
+func TestMoreCameBackThanIsDelivered(t *testing.T) {
+	for kind, want := range map[string][]string{"classic": {"1", "2", "3", "4", "5", "6"}, "quorum": {"3", "4", "1", "2", "5", "6"}} {
+		t.Run(kind, func(t *testing.T) {
+			each(t, func(t *testing.T, s server) {
+				conn := s.connect(t)
+				ch := channel(t, conn)
+				q := s.queue(t, ch, amqp091.Table{"x-queue-type": kind})
+				put(t, ch, q, "1", "2", "3", "4", "5", "6")
+				for _, prefetch := range []int{4, 2} {
+					if err := ch.Qos(prefetch, 0, false); err != nil {
+						t.Fatal(err)
+					}
+					got := consume(t, ch, q, false)
+					for range prefetch {
+						next(t, got)
+					}
+					if err := ch.Close(); err != nil {
+						t.Fatal(err)
+					}
+					ch = channel(t, conn)
+				}
+				got := consume(t, ch, q, false)
+				for i, text := range want {
+					if d := next(t, got); string(d.Body) != text {
+						t.Errorf("place %d has %q, want %q", i, d.Body, text)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestPrefetchBoundsWhatIsDelivered(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		ch := channel(t, s.connect(t))

@@ -123,10 +123,16 @@ func (q *queue) push(m message) {
 	q.ready = append(q.ready, &m)
 }
 
-// requeue puts a message back to its place.
+// requeue puts a message back: to its place, or, in a quorum queue, behind what came
+// back before it and is still there.
 func (q *queue) requeue(m *message) {
+	i := sort.Search(len(q.ready), func(i int) bool {
+		if q.quorum {
+			return q.ready[i].returns == 0
+		}
+		return q.ready[i].place > m.place
+	})
 	m.returns++
-	i := sort.Search(len(q.ready), func(i int) bool { return q.ready[i].place > m.place })
 	q.ready = slices.Insert(q.ready, i, m)
 }
 

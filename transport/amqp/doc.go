@@ -25,8 +25,10 @@
 // user-id included. Producers that do so and have neither need [ByNothing].
 //
 // Order is that of the queue for one consumer. What is not acknowledged goes back to
-// its place in the queue when the consumer ends, in whichever way. A stream keeps no
-// place for a consumer, and is refused.
+// the front of the queue when the consumer ends, in whichever way: in a classic queue
+// to its place, in a quorum queue behind what came back before. So a consumer has to
+// get all that came back at once, which it does unless the prefetch was made smaller.
+// A stream keeps no place for a consumer, and is refused.
 //
 // # A message that goes
 //

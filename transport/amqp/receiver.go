@@ -33,7 +33,8 @@ type ReceiverOptions struct {
 	Queue string
 
 	// Prefetch is how many messages may be delivered and not acknowledged; 1,000
-	// when zero. The server knows no bound in bytes.
+	// when zero. The server knows no bound in bytes. In a quorum queue that is not
+	// empty, a smaller number than before endangers the order (package comment).
 	Prefetch int
 
 	// Shared lets several processes consume at a time. The queue spreads its messages
