@@ -136,11 +136,16 @@ func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool,
 		return false, err
 	}
 	defer s.bounded(ctx)()
-	ch, deliveries, err := r.open(s)
+	ch, err := s.amqp.Channel()
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("open a channel: %w", explain(err))
 	}
 	closes := ch.NotifyClose(make(chan *amqp091.Error, 1))
+	deliveries, err := r.open(s, ch)
+	if err != nil {
+		_ = ch.Close() // most often it is closed already
+		return false, err
+	}
 	arrivals := make(chan arrival, r.options.Prefetch)
 	pumped := make(chan error, 1)
 	go func() {
@@ -150,7 +155,7 @@ func (r *Receiver) consume(ctx context.Context, take gobridge.Take) (taken bool,
 		pumped <- err
 	}()
 	taken, err = r.takeAll(ctx, ch, arrivals, take)
-	// What is not acknowledged goes back to its place in the queue with this. It ends
+	// What is not acknowledged goes back to the queue with this. It ends
 	// when the server has read all acknowledgements, or the connection is dead.
 	_ = ch.Close()
 	for range arrivals { // so that the pump ends
@@ -180,37 +185,29 @@ func (r *Receiver) pump(deliveries <-chan amqp091.Delivery, arrivals chan<- arri
 	return nil
 }
 
-// open opens a channel and consumes.
-func (r *Receiver) open(s *session) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
+// open consumes on a channel.
+func (r *Receiver) open(s *session, ch *amqp091.Channel) (<-chan amqp091.Delivery, error) {
 	// A queue without a leader leaves questions open until it has one.
 	defer time.AfterFunc(slowAnswer, func() {
 		r.log.Warn("the broker has not answered yet; the queue may have no leader", "address", s.address, "after", slowAnswer)
 	}).Stop()
-	ch, err := s.amqp.Channel()
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a channel: %w", explain(err))
-	}
-	fail := func(what string, err error) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
-		_ = ch.Close() // most often it is closed already
-		return nil, nil, fmt.Errorf("%s%w", what, explain(err))
-	}
 	if r.options.Declare != nil {
 		if err := declareQueue(ch, r.options.Queue, r.options.Declare); err != nil {
-			return fail("", err)
+			return nil, err
 		}
 	}
 	if err := r.alone(ch); err != nil {
-		return fail("", err)
+		return nil, err
 	}
 	if err := ch.Qos(r.options.Prefetch, 0, false); err != nil {
-		return fail("set the prefetch: ", err)
+		return nil, fmt.Errorf("set the prefetch: %w", explain(err))
 	}
 	deliveries, err := ch.Consume(r.options.Queue, "gobridge", false, false, false, false, nil)
 	if err != nil {
-		return fail("consume queue "+r.options.Queue+": ", err)
+		return nil, fmt.Errorf("consume queue %s: %w", r.options.Queue, explain(err))
 	}
 	r.log.Info("consuming", "address", s.address)
-	return ch, deliveries, nil
+	return deliveries, nil
 }
 
 // alone returns an error if the queue has another consumer and is not shared. It may
