@@ -80,6 +80,13 @@ func (c *console) readAct(ctx context.Context, q url.Values) (*act, error) {
 		if !a.filter.EndedFrom.IsZero() {
 			a.pinned.After = a.filter.EndedFrom.UTC().Format(time.RFC3339Nano)
 		}
+	case doHalt, doResume:
+		if a.of.Key != "" && a.of.ID != "" {
+			return nil, wrong("A key, and the ID of a message without one: give one of them.")
+		}
+		if a.do == doHalt && a.target.Binding == "" {
+			return nil, wrong("A halt is of a key of a binding. To stop a whole route, pause it.")
+		}
 	case doDiscard:
 		a.removed = !a.of.narrow() && c.surface.Desk.Removed(a.target.Route, a.target.Binding)
 	case doMove:

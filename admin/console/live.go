@@ -15,7 +15,7 @@ const (
 	maxStreams = 64
 	// streamLife is how long one goes on; then the browser opens another, and its
 	// session is checked anew.
-	streamLife = 2 * time.Minute
+	streamLife = 30 * time.Second
 )
 
 // stream sends a page's live parts whenever they have changed, as server-sent events

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"gobridge"
 	"gobridge/operate"
 )
 
@@ -98,24 +97,15 @@ func TestStreamTellsWhatChanges(t *testing.T) {
 
 func TestStreamGoesOnWhereItWas(t *testing.T) {
 	w := newWorld(t, nil)
-	w.must(w.store.SetControl(t.Context(), gobridge.Control{Kind: gobridge.Pause, Route: "orders", Reason: "x"}))
 	b := w.login(readToken)
 	l := b.listen("/help", "")
 	if e := l.until("a sign of life", func(event) bool { return true }); e.name != "head" {
 		t.Errorf("a page that does not change sends %q", e.name)
 	}
-	l = b.listen("/config", "")
-	l.until("a sign of life", func(e event) bool { return e.name == "head" })
-	l.close()
 	// The page of an empty list says the same each time.
-	w.must(w.store.ClearControl(t.Context(), gobridge.Control{Kind: gobridge.Pause, Route: "orders"}))
-	var main event
-	eventually(t, "the list is empty", func() bool {
-		l := b.listen("/holds", "")
-		defer l.close()
-		main = l.until("the page", func(e event) bool { return e.name == "main" })
-		return strings.Contains(main.data, "Nothing is paused.")
-	})
+	l = b.listen("/holds", "")
+	main := l.until("the page", func(e event) bool { return e.name == "main" })
+	has(t, main.data, "Nothing is paused.")
 	again := b.listen("/holds", main.id)
 	for range 2 {
 		if e, _ := again.next(); e.name != "head" {

@@ -269,18 +269,20 @@ func TestWhatMakesNoSenseIsSaid(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/nowhere":                          {404, "There is no page at this address"},
-		"/binding":                          {400, "names no binding"},
-		"/binding?target=a/b":               {404, "There is no binding a/b"},
-		"/binding?target=%FF":               {400, "no route (orders)"},
-		"/record?target=orders/crm&id=none": {404, "not found"},
-		"/audit?limit=0":                    {400, "from 1 to 10000"},
-		"/dead?before=yesterday":            {200, "yesterday is no time"},
-		"/dead?cursor=nonsense":             {503, "is none that this store has given"},
-		"/act?do=explode&target=orders/crm": {400, "There is no such act"},
-		"/act?do=retry&target=nobody/x":     {404, "there is orders/billing, orders/crm"},
-		"/act?do=move&target=orders/crm":    {400, "no route"},
-		"/act?do=reload":                    {400, "start it again"},
+		"/nowhere":                                  {404, "There is no page at this address"},
+		"/binding":                                  {400, "names no binding"},
+		"/binding?target=a/b":                       {404, "There is no binding a/b"},
+		"/binding?target=%FF":                       {400, "no route (orders)"},
+		"/record?target=orders/crm&id=none":         {404, "not found"},
+		"/audit?limit=0":                            {400, "from 1 to 10000"},
+		"/dead?before=yesterday":                    {200, "yesterday is no time"},
+		"/dead?cursor=nonsense":                     {503, "is none that this store has given"},
+		"/act?do=explode&target=orders/crm":         {400, "There is no such act"},
+		"/act?do=retry&target=nobody/x":             {404, "there is orders/billing, orders/crm"},
+		"/act?do=move&target=orders/crm":            {400, "no route"},
+		"/act?do=reload":                            {400, "start it again"},
+		"/act?do=halt&target=orders":                {400, "To stop a whole route, pause it."},
+		"/act?do=halt&target=orders/crm&key=a&id=b": {400, "give one of them"},
 	} {
 		status, body := b.get(path)
 		sound(t, path, body)

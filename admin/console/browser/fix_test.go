@@ -170,7 +170,9 @@ func TestPageLives(t *testing.T) {
 	go func() { ended <- engine.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Errorf("the bridge ended with %v", err)
+		}
 	})
 	w.serve(operate.New(w.store, operate.Options{Plan: &operate.Plan{Bindings: []operate.PlannedBinding{{Route: "orders", Binding: "crm", Destination: "webhook"}}}}))
 	b := newTab(w)
