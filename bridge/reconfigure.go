@@ -17,6 +17,9 @@ type Change struct {
 	Remove []string
 	// Parked and Repartitioned are put in the place of those of [Options].
 	Parked, Repartitioned []string
+	// Switched, unless nil, is called as soon as the new routes are in force, while
+	// the drainers of the old ones settle what is on its way.
+	Switched func()
 }
 
 // Reconfigure changes the routes of a bridge, whether or not it runs: all as the
@@ -55,6 +58,9 @@ func (b *Bridge) Reconfigure(ctx context.Context, c Change) error {
 	}
 	if k := b.keeper.Load(); k != nil {
 		k.wake()
+	}
+	if c.Switched != nil {
+		c.Switched()
 	}
 	s.retire()
 	for _, r := range c.Set {

@@ -61,8 +61,14 @@ func TestReconfigureHandsOverUnderTheSameLease(t *testing.T) {
 		w.after(time.Second) // the first is being sent
 		handle := w.bridge.Route("r")
 		done := make(chan error, 1)
-		go func() { done <- w.bridge.Reconfigure(w.Context(), set(to("r", after))) }()
+		switched := false
+		change := set(to("r", after))
+		change.Switched = func() { switched = true }
+		go func() { done <- w.bridge.Reconfigure(w.Context(), change) }()
 		w.after(2 * time.Second)
+		if !switched {
+			t.Error("the new route is not in force while the old sender has a message in hand")
+		}
 		w.publishFrom("k", 6, 8) // goes on meanwhile
 		w.after(time.Second)
 		if len(done) != 0 || after.sends() != 0 {

@@ -137,35 +137,41 @@ func (l *live) apply(ctx context.Context, c *config.Config, d difference) error 
 			stopped[route] = l.sources.stop(route)
 		}
 	}
-	if err := l.switchEngine(ctx, c, next, d); err != nil {
+	err = l.switchEngine(ctx, c, next, d, func() {
+		l.server.Adopt(server)
+		for route := range next.receivers {
+			if _, runs := old.receivers[route]; !runs || stopped[route] != nil {
+				l.receive(next, route)
+			}
+		}
+		l.config.Store(c)
+		if l.desk != nil {
+			l.desk.SetPlan(planOf(c))
+		}
+		l.parts = next
+	})
+	if err != nil {
 		for route, receiver := range stopped {
 			l.sources.start(route, receiver)
 		}
 		_ = next.closeBut(old)
 		return err
 	}
-	l.server.Adopt(server)
-	for route := range next.receivers {
-		if _, kept := old.receivers[route]; !kept || stopped[route] != nil {
-			l.receive(next, route)
-		}
-	}
-	l.config.Store(c)
-	if l.desk != nil {
-		l.desk.SetPlan(planOf(c))
-	}
-	l.parts = next
 	if err := old.closeBut(next); err != nil {
 		l.log.Warn("what is not used any more could not be closed", "error", err)
 	}
 	return nil
 }
 
-func (l *live) switchEngine(ctx context.Context, c *config.Config, next *parts, d difference) error {
+// switchEngine puts the routes in force, and calls switched when they are. It returns
+// when the senders of the old ones are not used any more.
+func (l *live) switchEngine(ctx context.Context, c *config.Config, next *parts, d difference, switched func()) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	options := bridgeOptions(c, next.senders, l.measures, l.log)
-	change := bridge.Change{Remove: d.removed, Parked: options.Parked, Repartitioned: options.Repartitioned}
+	change := bridge.Change{
+		Remove: d.removed, Parked: options.Parked, Repartitioned: options.Repartitioned, Switched: switched,
+	}
 	for _, r := range options.Routes {
 		if slices.Contains(d.added, r.Name) || slices.Contains(d.changed, r.Name) {
 			change.Set = append(change.Set, r)

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gobridge/internal/fakedynamo"
 )
 
 // hook is a webhook destination.
@@ -63,6 +65,7 @@ func (h *hook) bodies() []string {
 type daemon struct {
 	*testing.T
 	path    string
+	store   string // as in the file
 	process *exec.Cmd
 	stderr  buffer
 	url     string
@@ -72,7 +75,7 @@ type daemon struct {
 
 const reloadHead = `
 version: 1
-store: { sqlite: { path: %q } }
+store: %s
 http: { listen: "127.0.0.1:0" }
 admin: { listen: "127.0.0.1:0", tokens: { operate: "${file:token}" } }
 routes:
@@ -84,7 +87,13 @@ const reloadToken = "a-token-for-reloading"
 // startDaemon starts it, with further files, given by name and text.
 func startDaemon(t *testing.T, routes string, files ...string) *daemon {
 	t.Helper()
-	d := &daemon{T: t, path: filepath.Join(t.TempDir(), "b.yaml"), ended: make(chan error, 1)}
+	dir := t.TempDir()
+	return startDaemonOn(t, fmt.Sprintf("{ sqlite: { path: %q } }", filepath.Join(dir, "o.db")), dir, routes, files...)
+}
+
+func startDaemonOn(t *testing.T, store, dir, routes string, files ...string) *daemon {
+	t.Helper()
+	d := &daemon{T: t, store: store, path: filepath.Join(dir, "b.yaml"), ended: make(chan error, 1)}
 	d.file("token", reloadToken)
 	for i := 0; i < len(files); i += 2 {
 		d.file(files[i], files[i+1])
@@ -116,7 +125,7 @@ func (d *daemon) file(name, text string) {
 
 func (d *daemon) configure(routes string) {
 	d.Helper()
-	d.file("b.yaml", fmt.Sprintf(reloadHead, filepath.Join(filepath.Dir(d.path), "o.db"))+routes)
+	d.file("b.yaml", fmt.Sprintf(reloadHead, d.store)+routes)
 }
 
 // logged waits for a line of the log and returns what the expression captures.
@@ -286,6 +295,40 @@ func TestReloadOverTheAdminListener(t *testing.T) {
 	status, text := reload()
 	if status != http.StatusConflict || !strings.Contains(text, "b.yaml:7:") {
 		t.Errorf("a bad file: status %d: %s", status, text)
+	}
+}
+
+// TestReloadKeepsTheLeasesOfATable adds routes to a bridge on a DynamoDB table, where
+// the leases are renewed together.
+func TestReloadKeepsTheLeasesOfATable(t *testing.T) {
+	server, kept, added := fakedynamo.New(fakedynamo.Options{}), newHook(t), newHook(t)
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	dir := t.TempDir()
+	store := fmt.Sprintf("{ dynamodb: { table: outbox, region: eu-central-1, endpoint: %q } }", server.URL())
+	first := write(t, fmt.Sprintf("version: 1\nstore: %s\nroutes: { r: { source: { http: { path: /r } }, bindings: { b: { stdout: {} } } } }\n", store))
+	if status, _, stderr := command(t, "table", "ensure", "--config", first); status != statusOK {
+		t.Fatal(stderr)
+	}
+	routes, want := webhookRoute("kept", "b", kept.URL), []string{"0"}
+	d := startDaemonOn(t, store, dir, routes)
+	d.accepted("/kept", "0")
+	d.arrive(kept, want...)
+	for n := 1; n <= 5; n++ {
+		name := fmt.Sprintf("added%d", n)
+		routes += webhookRoute(name, "b", added.URL)
+		d.configure(routes)
+		d.want(d.reload(), "routes added: "+name)
+		d.accepted("/"+name, fmt.Sprint(n))
+		eventually(t, "the added route delivers", func() bool { return len(added.bodies()) == n })
+		d.accepted("/kept", fmt.Sprint(n))
+		want = append(want, fmt.Sprint(n))
+		d.arrive(kept, want...)
+	}
+	if len(kept.versions) != 1 || strings.Contains(d.stderr.String(), "partition lost") {
+		t.Errorf("the lease of the route that did not change went through versions %v: %s", kept.versions, d.stderr.String())
 	}
 }
 
