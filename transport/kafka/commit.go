@@ -185,6 +185,10 @@ func (g *group) fetched(ctx context.Context, client *kgo.Client, r *kmsg.OffsetF
 	starts := map[partition]kgo.Offset{}
 	began := map[string]int32{}
 	var without []partition
+	remade := map[string]bool{}
+	for name, now := range topics {
+		remade[name] = g.known.remadeAs(name, now.topicID)
+	}
 	for _, group := range r.Groups {
 		for _, topic := range group.Topics {
 			name := topic.Topic
@@ -202,6 +206,8 @@ func (g *group) fetched(ctx context.Context, client *kgo.Client, r *kmsg.OffsetF
 				}
 				switch {
 				case p.ErrorCode != 0:
+				case p.Offset < 0 && remade[name]:
+					starts[key] = kgo.NewOffset().AtStart()
 				case p.Offset < 0:
 					without = append(without, key)
 				case was.topicID != [16]byte{} && now.topicID != [16]byte{} && now.topicID != was.topicID:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,10 @@ const (
 	opRead  = 3
 	opWrite = 4
 )
+
+// coordinatorTries is how often a group is asked for that nobody coordinates yet: for
+// some seconds.
+const coordinatorTries = 12
 
 // Connect implements [gobridge.Connector].
 func (s *Sender) Connect(ctx context.Context) (string, error) {
@@ -47,6 +52,9 @@ func (s *Sender) Connect(ctx context.Context) (string, error) {
 func (r *Receiver) Connect(ctx context.Context) (string, error) {
 	return r.conn.look(ctx, func(ctx context.Context, l *look) (string, error) {
 		partitions, err := l.topics(ctx, r.options.Topics, opRead)
+		if errors.Is(err, errUnreached) {
+			return "", err
+		}
 		if err := errors.Join(err, l.group(ctx, r.options.Group)); err != nil {
 			return "", err
 		}
@@ -88,6 +96,8 @@ func (c *Connection) look(ctx context.Context, f func(context.Context, *look) (s
 
 func (l *look) at() string { return strings.Join(l.brokers, ", ") }
 
+var errUnreached = errors.New("can't reach")
+
 // topics returns how many partitions the topics have together, or all that is
 // missing: topics, and the permission to do op.
 func (l *look) topics(ctx context.Context, names []string, op int) (int, error) {
@@ -102,7 +112,7 @@ func (l *look) topics(ctx context.Context, names []string, op int) (int, error) 
 	}
 	response, err := request.RequestWith(ctx, l.client)
 	if err != nil {
-		return 0, fmt.Errorf("reach %s: %w", l.at(), err)
+		return 0, fmt.Errorf("%w %s: %w", errUnreached, l.at(), err)
 	}
 	partitions := 0
 	var errs []error
@@ -130,12 +140,22 @@ func allowed(operations int32, op int) bool {
 	return operations == math.MinInt32 || operations == 0 || operations&(1<<op) != 0
 }
 
-// group says whether the group can be used.
+// group says whether the group can be used. A cluster that has had no group yet makes
+// itself ready for them when it is asked for the first time.
 func (l *look) group(ctx context.Context, name string) error {
 	request := kmsg.NewPtrDescribeGroupsRequest()
 	request.Groups = []string{name}
 	request.IncludeAuthorizedOperations = true
 	response, err := request.RequestWith(ctx, l.client)
+	waited := false
+	for try := 0; try < coordinatorTries && unready(response, err) && ctx.Err() == nil; try++ {
+		waited = true
+		pause(ctx, errorPause)
+		response, err = request.RequestWith(ctx, l.client)
+	}
+	if unready(response, err) || waited && ctx.Err() != nil {
+		return fmt.Errorf("group %s: no broker coordinates it; look whether the cluster can make the topic __consumer_offsets: %w", name, kerr.CoordinatorNotAvailable)
+	}
 	if err != nil {
 		return fmt.Errorf("group %s: %w", name, err)
 	}
@@ -151,6 +171,16 @@ func (l *look) group(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// unready reports whether no broker coordinates the group yet.
+func unready(response *kmsg.DescribeGroupsResponse, err error) bool {
+	if errors.Is(err, kerr.CoordinatorNotAvailable) {
+		return true
+	}
+	return err == nil && slices.ContainsFunc(response.Groups, func(g kmsg.DescribeGroupsResponseGroup) bool {
+		return g.ErrorCode == kerr.CoordinatorNotAvailable.Code
+	})
 }
 
 // limit is the topic's max.message.bytes.

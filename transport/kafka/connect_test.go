@@ -1,9 +1,12 @@
 package kafka
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -75,6 +78,26 @@ func TestConnectWithoutPermissions(t *testing.T) {
 	}
 	if _, err := r.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "no permission to read") {
 		t.Errorf("receiver: %v", err)
+	}
+}
+
+// A cluster without groups makes itself ready when it is asked for one.
+func TestConnectToAClusterWithoutGroups(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	r, err := f.connect(t).Receiver(ReceiverOptions{Topics: []string{topic}, Group: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 8})
+	if finding, err := r.Connect(t.Context()); err != nil {
+		t.Errorf("got %q, %v", finding, err)
+	}
+	f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator, kmsg.DescribeGroups}, Err: kerr.CoordinatorNotAvailable, Count: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := r.Connect(ctx); err == nil || !strings.Contains(err.Error(), "__consumer_offsets") {
+		t.Errorf("got %v, want what it may lack", err)
 	}
 }
 

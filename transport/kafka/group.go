@@ -23,6 +23,7 @@ type partition struct {
 type group struct {
 	name     string
 	fromEnd  bool
+	known    *topicIDs
 	take     gobridge.Take
 	patience time.Duration
 	log      *slog.Logger
@@ -55,7 +56,7 @@ type handover struct {
 
 func newGroup(r *Receiver, take gobridge.Take) *group {
 	return &group{
-		name: r.options.Group, fromEnd: r.options.FromEnd, take: take, patience: r.conn.revoke,
+		name: r.options.Group, fromEnd: r.options.FromEnd, known: &r.known, take: take, patience: r.conn.revoke,
 		log:  r.conn.log.With("group", r.options.Group),
 		mine: map[partition]int{}, durable: map[partition]position{}, began: map[string]int32{},
 	}

@@ -54,6 +54,34 @@ type ReceiverOptions struct {
 type Receiver struct {
 	conn    *Connection
 	options ReceiverOptions
+	known   topicIDs
+}
+
+// topicIDs are those that a receiver has seen its topics have, and those of topics
+// that took the place of others under their eyes. The broker forgets the offsets of a
+// topic that is deleted.
+type topicIDs struct {
+	mu     sync.Mutex
+	latest map[string][16]byte
+	remade map[[16]byte]bool
+}
+
+// remadeAs takes note of a topic's ID, and reports whether the topic was another before.
+func (k *topicIDs) remadeAs(topic string, id [16]byte) bool {
+	if id == [16]byte{} {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.latest == nil {
+		k.latest, k.remade = map[string][16]byte{}, map[[16]byte]bool{}
+	}
+	if was, seen := k.latest[topic]; seen && was != id {
+		delete(k.remade, was)
+		k.remade[id] = true
+	}
+	k.latest[topic] = id
+	return k.remade[id]
 }
 
 // Receiver makes a receiver. It connects when it runs.

@@ -264,6 +264,35 @@ func TestBeginningAtTheEndIsCommittedFirst(t *testing.T) {
 	}
 }
 
+// A topic that was deleted and made again has not been seen before, but the group has
+// begun: nothing of the new one is left out, though the offsets went with the old one.
+func TestTopicThatIsMadeAgainBeginsAtItsStart(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 2, nil)
+	f.inPartition(t, topic, 0, "before")
+	conn := f.connect(t)
+	o := &outbox{}
+	receive(t, conn, o, ReceiverOptions{Topics: []string{topic}, Group: topic, FromEnd: true})
+	eventually(t, "the commit", func() bool { return f.left(topic, topic) == 0 })
+	for round := range 2 {
+		if err := f.DeleteTopic(topic); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.CreateTopic(topic, 2, nil); err != nil {
+			t.Fatal(err)
+		}
+		for n := range int32(2) {
+			f.inPartition(t, topic, n, fmt.Sprint("new ", round, n))
+		}
+		eventually(t, "the arrival of what is new", func() bool { return len(o.all()) >= 2*round+2 })
+	}
+	got := o.payloads()
+	slices.Sort(got)
+	if want := []string{"new 0 0", "new 0 1", "new 1 0", "new 1 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestRemarks(t *testing.T) {
 	for _, r := range []remark{{}, {topicID: [16]byte{1, 255}}, {topicID: [16]byte{7}, partitions: 12}, {partitions: 3}} {
 		if got := readRemark(r.String()); got != r {
