@@ -332,7 +332,7 @@ func (d *drainer) leaveStrays() {
 func (d *drainer) tellLate(items []*item) {
 	for _, it := range items {
 		d.log(slog.LevelWarn, "a send was under way when the partition was lost",
-			slog.String("record", it.rec.Envelope.ID), slog.Int("attempt", max(1, it.rec.ReplayCount)),
+			about(&it.rec.Envelope), slog.Int("attempt", max(1, it.rec.ReplayCount)),
 			slog.String("token", d.token.String()))
 	}
 	d.observe(d.work, Event{Kind: EventStray, Count: len(items)})

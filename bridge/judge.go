@@ -133,7 +133,7 @@ func (d *drainer) failed(it *item, text string) {
 // fail ends a record for good, as the binding's policy says. Its key goes on
 // once that is confirmed.
 func (d *drainer) fail(it *item, tried gobridge.Tried, reason, text string) {
-	d.log(slog.LevelWarn, "record failed for good", slog.String("record", it.rec.Envelope.ID),
+	d.log(slog.LevelWarn, "record failed for good", about(&it.rec.Envelope),
 		slog.String("reason", reason), slog.String("error", text))
 	switch d.binding.OnFailure {
 	case FailDiscard:
@@ -175,7 +175,7 @@ func (d *drainer) halt(it *item, tried gobridge.Tried, reason, text string) {
 	if control.OrderingKey == "" {
 		control.EnvelopeID = it.rec.Envelope.ID
 	}
-	d.log(slog.LevelWarn, "key halted", slog.String("record", it.rec.Envelope.ID),
+	d.log(slog.LevelWarn, "key halted", about(&it.rec.Envelope),
 		slog.String("reason", reason), slog.String("error", text))
 	d.observe(d.work, Event{Kind: EventHalted, Count: 1, Err: errors.New(text)})
 	d.releaseTail(it.group, &op{item: it, kind: opRelease, tried: tried, reason: reason, err: text, halt: &control})

@@ -286,11 +286,11 @@ func (d *drainer) call(batch []gobridge.Delivery) (errs []error) {
 	// Nobody can end a sender that ignores its context. It holds up its key.
 	defer time.AfterFunc(2*d.binding.Timeout, func() {
 		d.log(slog.LevelError, "a send does not return, though its time is over: the sender ignores its context",
-			slog.String("record", batch[0].Envelope.ID), slog.Duration("timeout", d.binding.Timeout))
+			about(&batch[0].Envelope), slog.Duration("timeout", d.binding.Timeout))
 	}).Stop()
 	defer func() {
 		if v := recover(); v != nil {
-			d.log(slog.LevelError, "sender panicked", slog.String("record", batch[0].Envelope.ID),
+			d.log(slog.LevelError, "sender panicked", about(&batch[0].Envelope),
 				slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
 			errs = slices.Repeat([]error{fmt.Errorf("%w: %v", errPanic, v)}, len(batch))
 		}

@@ -273,7 +273,7 @@ func (d *drainer) settled(ops []op) {
 			o.item.group.busy--
 		}
 		if errors.Is(o.answer, gobridge.ErrDeadLettersFull) {
-			d.log(slog.LevelError, "dead letters are full; the key is halted", slog.String("record", o.item.rec.Envelope.ID))
+			d.log(slog.LevelError, "dead letters are full; the key is halted", about(&o.item.rec.Envelope))
 			d.halt(o.item, o.tried, o.reason, o.err+" ("+gobridge.ErrDeadLettersFull.Error()+")")
 			continue
 		}

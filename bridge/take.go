@@ -153,7 +153,7 @@ func (s *setup) rename(ctx context.Context, t *taken, err error) {
 	if !errors.Is(err, gobridge.ErrIdentityReused) || len(t.records) == 0 {
 		if t.rejected { // even what was made of it to be kept
 			s.bridge.opts.Logger.Error("a message could not be kept, not even as a dead letter, and is gone",
-				"route", s.route.Name, "record", t.envelope.ID, "error", err)
+				"route", s.route.Name, about(t.envelope), "error", err)
 			t.records = nil
 			return
 		}
@@ -207,7 +207,7 @@ func (s *setup) reject(ctx context.Context, t *taken, why error) {
 	}
 	e, hash := s.keepable(t.envelope)
 	s.bridge.opts.Logger.Log(ctx, level, "a message of the source was rejected",
-		"route", s.route.Name, "record", e.ID, "became", became, "error", errorText(why))
+		"route", s.route.Name, about(&e), "became", became, "error", errorText(why))
 	if s.route.OnReject == RejectDiscard {
 		return
 	}
