@@ -3,6 +3,8 @@ package amqp
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
@@ -15,13 +17,42 @@ func (r *Receiver) Connect(ctx context.Context) (string, error) {
 		queue, err = ch.QueueDeclarePassive(r.options.Queue, true, false, false, false, nil)
 		return err
 	})
+	var found string
 	switch {
 	case err == nil:
-		return fmt.Sprintf("consumes queue %s at %s, %d messages waiting, %d consumers", r.options.Queue, s.address, queue.Messages, queue.Consumers), nil
+		found = fmt.Sprintf("consumes queue %s at %s, %d messages waiting, %d consumers", r.options.Queue, s.address, queue.Messages, queue.Consumers)
 	case s != nil && r.options.Declare != nil && isCode(err, amqp091.NotFound):
-		return fmt.Sprintf("declares and consumes queue %s at %s", r.options.Queue, s.address), nil
+		found = fmt.Sprintf("declares and consumes queue %s at %s", r.options.Queue, s.address)
+	default:
+		return "", fmt.Errorf("consume queue %s: %w", r.options.Queue, explain(err))
 	}
-	return "", fmt.Errorf("consume queue %s: %w", r.options.Queue, explain(err))
+	absent, err := r.absent(ctx)
+	if len(absent) > 0 {
+		found += ", once there is what it is to be bound to: exchange " + strings.Join(absent, ", ")
+	}
+	return found, err
+}
+
+// absent returns the exchanges to bind the queue to that are not there. Another route
+// may be about to declare them.
+func (r *Receiver) absent(ctx context.Context) (names []string, err error) {
+	if r.options.Declare == nil {
+		return nil, nil
+	}
+	for _, b := range r.options.Declare.Bindings {
+		_, err := r.conn.consuming.look(ctx, func(ch *amqp091.Channel) error {
+			return ch.ExchangeDeclarePassive(b.Exchange, "direct", true, false, false, false, nil)
+		})
+		switch {
+		case isCode(err, amqp091.NotFound):
+			if !slices.Contains(names, b.Exchange) {
+				names = append(names, b.Exchange)
+			}
+		case err != nil:
+			return nil, fmt.Errorf("bind queue %s to exchange %s: %w", r.options.Queue, b.Exchange, explain(err))
+		}
+	}
+	return names, nil
 }
 
 // Connect implements [gobridge.Connector]. The permission to write is not looked

@@ -334,6 +334,13 @@ func TestDeclaredQueue(t *testing.T) {
 		if found, err := receiver.Connect(t.Context()); err != nil || !strings.Contains(found, "declares and consumes queue "+q) {
 			t.Errorf("Connect says %q, %v", found, err)
 		}
+		receiver, err = c.Receiver(amqp.ReceiverOptions{Queue: q, Declare: &amqp.Queue{Bindings: []amqp.Binding{{Exchange: x}, {Exchange: "nowhere"}, {Exchange: "nowhere", RoutingKey: "k"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := receiver.Connect(t.Context()); err != nil || !strings.HasSuffix(found, "to be bound to: exchange nowhere") {
+			t.Errorf("Connect says %q, %v", found, err)
+		}
 		box, stop := receive(t, c, amqp.ReceiverOptions{Queue: q, Declare: declare})
 		ch := r.channel(t)
 		eventually(t, "the queue", func() bool {
