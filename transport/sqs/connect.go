@@ -71,21 +71,21 @@ func (c *Connection) look(ctx context.Context, q queueName) (url, about string, 
 		}
 		return "", "", err
 	}
-	kind := "a standard queue, which keeps no order"
+	kind, order := "a standard queue", ", which keeps no order"
 	if q.fifo() {
-		kind = "a FIFO queue"
+		kind, order = "a FIFO queue", ""
 	}
 	out, err := c.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
 	switch {
 	case denied(err):
-		return url, kind + "; more may not be looked at", nil
+		return url, kind + order + "; more may not be looked at", nil
 	case err != nil:
 		c.missing(q, err)
 		return "", "", fmt.Errorf("queue %s: %w", q, err)
 	}
-	parts := []string{kind + " in Region " + c.config.Region}
+	parts := []string{kind + " in Region " + c.config.Region + order}
 	if n := out.Attributes["ApproximateNumberOfMessages"]; n != "" {
 		parts = append(parts, "about "+n+" messages waiting")
 	}
