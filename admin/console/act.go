@@ -47,7 +47,8 @@ type act struct {
 	target operate.Target
 	filter gobridge.Filter
 	// removed says that the configuration has the target no more, and all of it ends.
-	removed bool
+	// changed says that this is not as it was when the page was made.
+	removed, changed bool
 }
 
 // readAct reads an act from an address.
@@ -89,6 +90,7 @@ func (c *console) readAct(ctx context.Context, q url.Values) (*act, error) {
 		}
 	case doDiscard:
 		a.removed = !a.of.narrow() && c.surface.Desk.Removed(a.target.Route, a.target.Binding)
+		a.changed = a.removed != q.Has("removed")
 	case doMove:
 		to, err := operate.ParseTarget(a.to)
 		if err == nil && (to.Binding == "" || a.target.Binding == "") {
@@ -108,6 +110,9 @@ func (a *act) query() url.Values {
 	q.Set("do", a.do)
 	if a.to != "" {
 		q.Set("to", a.to)
+	}
+	if a.removed {
+		q.Set("removed", "1")
 	}
 	return q
 }
@@ -289,6 +294,8 @@ func (c *console) doAct(w http.ResponseWriter, r *http.Request) {
 // check says what is wrong with what was typed.
 func (a *act) check(form *actPage) string {
 	switch {
+	case a.changed:
+		return "The configuration has changed meanwhile, and so has what would be done. Look once more."
 	case a.do == doHalt && a.of.Key == "" && a.of.ID == "":
 		return "Say which key: a halt stops one of them. To stop all, pause the binding."
 	case a.do == doReload:

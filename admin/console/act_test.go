@@ -165,6 +165,22 @@ func TestFormSaysWhatIsMissingAndKeepsTheRest(t *testing.T) {
 	has(t, b.page("/act?do=redrive&target=orders/crm"), "There is no such dead letter.")
 }
 
+// TestWhatChangesIsConfirmedAnew: a page that was made while the configuration still
+// had the binding ends nothing but what it said.
+func TestWhatChangesIsConfirmedAnew(t *testing.T) {
+	w := newWorld(t, nil)
+	w.persist(message("old/crm/0", "o-1", ""), dead(message("old/crm/0", "o-2", ""), "500"))
+	b := w.login(operateToken)
+	status, body := b.post("/act?do=discard&target=old/crm", url.Values{"reason": {"of no use"}})
+	has(t, body, "The configuration has changed meanwhile", "End everything that old/crm holds", "of no use</textarea>")
+	if status != http.StatusUnprocessableEntity || w.state("old/crm/0", "o-2") != gobridge.StateDead {
+		t.Errorf("%d, %s", status, w.state("old/crm/0", "o-2"))
+	}
+	if status, body = b.post(formOf(t, body), url.Values{"reason": {"of no use"}}); status != http.StatusOK {
+		t.Errorf("%d %s", status, textOf(body))
+	}
+}
+
 func TestForgedFormsDoNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	b := w.login(operateToken)

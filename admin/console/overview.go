@@ -87,43 +87,53 @@ func lookOverview(c *console, r *http.Request, v *view) (any, error) {
 // troubles sorts the findings: what needs a person, the most pressing first, and
 // what can wait.
 func (c *console) troubles(out *overview, status *operate.Status, operator bool) {
-	store := trouble{Name: "the store"}
-	for i := range status.Store {
-		f := &status.Store[i]
-		store.Findings = append(store.Findings, findingOf(f, operator))
-		if store.State == "" || !f.Note {
-			store.State, store.Tone = f.State, tone(f)
-		}
-	}
-	if len(store.Findings) > 0 && store.Tone != "note" {
-		out.Needs = append(out.Needs, store)
-	} else if len(store.Findings) > 0 {
-		out.Notes = append(out.Notes, store)
-	}
+	out.addWhole("the store", status.Store, operator)
+	out.addWhole("this process", status.Process, operator)
 	bindings := slices.Clone(status.Bindings)
 	slices.SortStableFunc(bindings, func(a, b operate.BindingStatus) int {
 		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(b.OldestAgeSeconds, a.OldestAgeSeconds))
 	})
 	for i := range bindings {
-		b := &bindings[i]
-		needs, notes := troubleOf(b, status.At, operator), troubleOf(b, status.At, operator)
-		needs.Findings, notes.Findings = nil, nil
-		for j := range b.Findings {
-			into := &needs
-			if b.Findings[j].Note {
-				into = &notes
-			}
-			into.Findings = append(into.Findings, findingOf(&b.Findings[j], operator))
-		}
-		if len(needs.Findings) > 0 {
+		all := troubleOf(&bindings[i], status.At, operator)
+		if needs := all.only(func(f finding) bool { return f.Tone != "note" }); len(needs.Findings) > 0 {
 			out.Needs = append(out.Needs, needs)
 		}
-		if len(notes.Findings) > 0 {
+		if notes := all.only(func(f finding) bool { return f.Tone == "note" }); len(notes.Findings) > 0 {
 			out.Notes = append(out.Notes, notes)
 		}
 	}
 	out.Needs, out.MoreNeeds = cut(out.Needs)
 	out.Notes, out.MoreNotes = cut(out.Notes)
+}
+
+// only is the trouble with those of its findings.
+func (t trouble) only(these func(finding) bool) trouble {
+	all := t.Findings
+	t.Findings = nil
+	for _, f := range all {
+		if these(f) {
+			t.Findings = append(t.Findings, f)
+		}
+	}
+	return t
+}
+
+// cut leaves as many as are told in full, and says how many more there are.
+// addWhole adds what is said of no single binding.
+func (out *overview) addWhole(name string, findings []operate.Finding, operator bool) {
+	whole := trouble{Name: name}
+	for i := range findings {
+		f := &findings[i]
+		whole.Findings = append(whole.Findings, findingOf(f, operator))
+		if whole.State == "" || !f.Note {
+			whole.State, whole.Tone = f.State, tone(f)
+		}
+	}
+	if len(whole.Findings) > 0 && whole.Tone != "note" {
+		out.Needs = append(out.Needs, whole)
+	} else if len(whole.Findings) > 0 {
+		out.Notes = append(out.Notes, whole)
+	}
 }
 
 func cut(all []trouble) ([]trouble, int) {
@@ -212,6 +222,11 @@ func headline(status *operate.Status) (text, tone string) {
 	for i := range status.Store {
 		if f := &status.Store[i]; !f.Note {
 			return "The store needs you: " + f.State, "bad"
+		}
+	}
+	for i := range status.Process {
+		if f := &status.Process[i]; !f.Note && n == 0 {
+			return "This process needs you: " + f.State, "bad"
 		}
 	}
 	switch {

@@ -309,7 +309,7 @@ func lookKeys(c *console, r *http.Request, v *view) (any, error) {
 	for i := range status.Bindings {
 		t := troubleOf(&status.Bindings[i], status.At, v.Operate)
 		t.More = nil // they are below
-		t.Findings = slices.DeleteFunc(t.Findings, func(f finding) bool { return f.State != operate.StateFailing && f.State != operate.StateDown })
+		t = t.only(func(f finding) bool { return f.State == operate.StateFailing || f.State == operate.StateDown })
 		if len(t.Findings) > 0 && len(out.Failing) < maxCards {
 			out.Failing = append(out.Failing, t)
 		}

@@ -51,7 +51,10 @@ func linkOf(command []string) *link {
 			words = append(words, name)
 		}
 	}
-	if command[0] != "gobridge" || len(words) == 0 {
+	switch {
+	case command[0] == "kill" && len(words) > 0 && words[0] == "-HUP":
+		return actLink(doReload, url.Values{})
+	case command[0] != "gobridge" || len(words) == 0:
 		return nil
 	}
 	verb, rest := words[0], words[1:]
