@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-live race lint fuzz model bench bench-transports bench-dynamodb torture chain kill docs
+.PHONY: help run demo build test test-live test-ops race lint fuzz model bench bench-transports bench-dynamodb torture chain kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ test-live: ## against real brokers and independent emulators of AWS (installed o
 	scripts/kafka-live.sh $(GO) test -count=1 -run Live ./transport/kafka
 	scripts/aws-live.sh $(GO) test -count=1 -run Live ./transport/sqs
 	scripts/brokers-live.sh $(GO) test -count=1 -v -run Live ./chain
+
+test-ops: ## the web console in headless Chromium, and the alert rules with promtool (installed if missing)
+	scripts/promtool.sh
+	scripts/console-browser.sh
 
 race: ## the same tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 25m ./...
