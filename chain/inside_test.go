@@ -93,7 +93,7 @@ func must[V any](v V, err error) func(testing.TB) V {
 // TestChainOfStoppedBridges sends messages through three bridges and four brokers in
 // this process, while bridges are stopped and started and connections cut.
 func TestChainOfStoppedBridges(t *testing.T) {
-	const messages, keys, faults = 1200, 60, 12
+	const messages, keys, faults = 480, 40, 12
 	rng := seeded(t)
 	tally := newTally(messages, keys, 50)
 	stream, topic, queue, end := testbroker.StartNATS(t), testbroker.StartKafka(t), testbroker.StartAMQP(t), testbroker.StartMQTT(t)
@@ -132,6 +132,7 @@ func TestChainOfStoppedBridges(t *testing.T) {
 			l.Cut()
 			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 			l.CutAfter(faultproxy.FromServer, -1)
+			l.Cut() // one that is left with a limit would break when a member leaves its group, who is missed for long then
 			continue
 		}
 		s := spans[i/2%len(spans)]
