@@ -22,6 +22,12 @@ const (
 	maxShortString   = 255
 )
 
+// What a TCP connection is for.
+const (
+	consume = "consume"
+	publish = "publish"
+)
+
 // Options configure a [Connection]. Addresses is required, and a user with a
 // password or External.
 type Options struct {
@@ -91,8 +97,8 @@ func New(o Options) (*Connection, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Connection{options: o, log: o.Logger, ctx: ctx, cancel: cancel}
-	c.consuming = &link{conn: c, purpose: "consume"}
-	c.publishing = &link{conn: c, purpose: "publish"}
+	c.consuming = &link{conn: c, purpose: consume}
+	c.publishing = &link{conn: c, purpose: publish}
 	return c, nil
 }
 

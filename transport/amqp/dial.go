@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -57,11 +58,16 @@ func (c *Connection) dialOne(address, purpose string) (*session, error) {
 	}
 	// The library's login knows no context, and neither closes nor ends when it fails.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	client, err := amqp091.Open(raw, amqp091.Config{
+	var conn io.ReadWriteCloser = raw
+	frame := maxFrame
+	if purpose == consume {
+		conn, frame = &tuner{wire: raw}, maxRead
+	}
+	client, err := amqp091.Open(conn, amqp091.Config{
 		SASL:       []amqp091.Authentication{auth},
 		Vhost:      c.options.VHost,
 		ChannelMax: maxChannels,
-		FrameSize:  maxFrame,
+		FrameSize:  frame,
 		Heartbeat:  c.options.Heartbeat,
 		Locale:     "en_US",
 		Properties: amqp091.Table{"product": "gobridge", "connection_name": c.options.Name + " (" + purpose + ")"},

@@ -31,7 +31,7 @@ func backoff(failures int) time.Duration {
 // ended.
 type link struct {
 	conn    *Connection
-	purpose string // consume or publish
+	purpose string
 
 	mu       sync.Mutex
 	current  *session

@@ -144,3 +144,40 @@ func TestEncodingIsThatOfTheBody(t *testing.T) {
 		}
 	})
 }
+
+// TestHeadersThatGrow: a message was published with as much as a frame holds, and the
+// server adds a header of its own when it comes again. It is one like any other, and
+// so is what is behind it.
+func TestHeadersThatGrow(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		q := r.queue(t)
+		s := sender(t, r.connect(t), amqp.SenderOptions{RoutingKey: q})
+		least, most := 100<<10, 128<<10 // the size of the largest header is between them
+		for least+1 < most {
+			size := (least + most) / 2
+			err := send(t, s, messaging.Envelope{ID: "m", Headers: messaging.Headers{"x": strings.Repeat("v", size)}})[0]
+			switch outcome, _ := gobridge.Classify(err); {
+			case err == nil:
+				least = size
+			case outcome == gobridge.OutcomePermanent:
+				most = size
+			default:
+				t.Fatal(err)
+			}
+		}
+		held := &outbox{gate: make(chan struct{})}
+		stop := run(t, r.connect(t), amqp.ReceiverOptions{Queue: q}, held)
+		eventually(t, "the first delivery", func() bool { return held.takes.Load() > 0 })
+		stop()
+		r.put(t, q, amqp091.Publishing{MessageId: "behind it"})
+		box, _ := receive(t, r.connect(t), amqp.ReceiverOptions{Queue: q})
+		eventually(t, "the message behind it", func() bool {
+			all := box.all()
+			return len(all) > 0 && all[len(all)-1].Envelope.ID == "behind it"
+		})
+		all := box.all()
+		if m := all[len(all)-2].Envelope; len(m.Headers["x"]) < least-1 || m.Headers[messaging.HeaderDeliveryCount] == "" {
+			t.Errorf("the one before it has a header of %d bytes, and the count %q", len(m.Headers["x"]), m.Headers[messaging.HeaderDeliveryCount])
+		}
+	})
+}
