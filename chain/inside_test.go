@@ -132,7 +132,7 @@ func TestChainOfStoppedBridges(t *testing.T) {
 			l.Cut()
 			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 			l.CutAfter(faultproxy.FromServer, -1)
-			l.Cut() // one that is left with a limit would break when a member leaves its group, who is missed for long then
+			l.Cut() // so that none is left with a limit
 			continue
 		}
 		s := spans[i/2%len(spans)]
