@@ -41,6 +41,9 @@ var (
 	ErrDeadLettersFull = errors.New("dead letters full")
 	// ErrLocked: somebody else's transaction keeps the store from writing.
 	ErrLocked = errors.New("store locked")
+	// ErrThrottled: the store refuses many requests for want of throughput. They are
+	// repeated: everything is slower.
+	ErrThrottled = errors.New("store throttled")
 	// ErrNotFound: there is no such thing.
 	ErrNotFound = errors.New("not found")
 	// ErrNotSent answers for a delivery that was not tried.

@@ -119,6 +119,7 @@ type Checker interface {
 	// Check tries without changing anything, and answers within a second or so.
 	// Nil says that it does; [ErrOutboxFull] that new records are refused for
 	// want of space; [ErrLocked] that somebody else's transaction holds
-	// everything up. The [*Error] has a hint.
+	// everything up; [ErrThrottled] that many requests are refused for want of
+	// throughput. The [*Error] has a hint.
 	Check(ctx context.Context) error
 }

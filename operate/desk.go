@@ -68,7 +68,9 @@ type Desk struct {
 	store  gobridge.Store
 	leases gobridge.LeaseStore
 	plan   atomic.Pointer[Plan] // nil without a configuration
-	now    func() time.Time
+	// process is what is to be said of the process; nil is nothing.
+	process atomic.Pointer[[]Finding]
+	now     func() time.Time
 }
 
 // New returns a desk on a store.
@@ -86,6 +88,16 @@ func New(store gobridge.Store, opts Options) *Desk {
 
 // SetPlan puts another configuration in the place of [Options.Plan].
 func (d *Desk) SetPlan(plan *Plan) { d.plan.Store(plan) }
+
+// SetProcess puts what is to be said of this process in the place of what was.
+func (d *Desk) SetProcess(findings ...Finding) { d.process.Store(&findings) }
+
+func (d *Desk) processFindings() []Finding {
+	if all := d.process.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
 
 // Target is what an act is about: a route, one of its bindings, or a partition.
 type Target struct {

@@ -362,3 +362,69 @@ func TestControlsListsPausesAndHalts(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// ailing is a store that takes no writes for a reason.
+type ailing struct {
+	*memory.Store
+	err error
+}
+
+func (s ailing) Check(context.Context) error { return s.err }
+
+// TestWhatAilsTheStoreIsTheCause: status has it, and so has the explanation of
+// whatever waits, and of nothing that does not.
+func TestWhatAilsTheStoreIsTheCause(t *testing.T) {
+	for _, tt := range []struct {
+		err         error
+		state, text string
+	}{
+		{gobridge.ErrThrottled, operate.StateThrottled, "store throttled"},
+		{gobridge.ErrOutboxFull, operate.StateDisk, "outbox full"},
+		{errors.New("AccessDenied"), operate.StateUnwritable, "AccessDenied"},
+	} {
+		w := newWorld(t, memory.Options{}, nil)
+		w.persist(message(crm, "m-1", "k"))
+		w.own(crm)
+		w.desk = operate.New(ailing{w.store, &gobridge.Error{Op: "check", Err: tt.err, Hint: "do it"}}, operate.Options{Now: func() time.Time { return w.now }})
+		status, err := w.desk.Status(t.Context())
+		w.must(err)
+		if status.Level != operate.LevelDegraded || len(status.Store) != 1 || status.Store[0].State != tt.state {
+			t.Errorf("%v: %+v", tt.err, status.Store)
+		}
+		for _, text := range []string{"orders/crm", "m-1"} {
+			a := w.explain(text)
+			w.want(a, "the store as a whole: "+tt.text, "")
+			if !slices.ContainsFunc(a.Steps, func(s operate.Step) bool { return s.Text == "do it" }) {
+				t.Errorf("%s: %+v", text, a.Steps)
+			}
+		}
+		key, err := w.desk.Explain(t.Context(), operate.Question{Text: "k", OnlyKey: true})
+		w.must(err)
+		w.want(key[0], "the store as a whole: "+tt.text, "")
+		_, err = w.desk.Do(t.Context(), operate.Job{Kind: operate.Discard, Filter: gobridge.Filter{EnvelopeID: "m-1", States: []gobridge.State{gobridge.StatePending}}}, ann, nil)
+		w.must(err)
+		if a := w.explain("m-1"); strings.Contains(a.Sentence, "as a whole") {
+			t.Errorf("it has ended: %s", a.Sentence)
+		}
+	}
+}
+
+// TestWhatAilsTheProcessIsSaid for as long as it does.
+func TestWhatAilsTheProcessIsSaid(t *testing.T) {
+	w := newWorld(t, memory.Options{}, nil)
+	w.persist(message(crm, "m-1", "k"))
+	w.own(crm)
+	w.desk.SetProcess(operate.Finding{State: operate.StateNotReloaded, Since: start, Text: "line 7 is wrong"})
+	status, err := w.desk.Status(t.Context())
+	w.must(err)
+	if status.Level != operate.LevelDegraded || len(status.Process) != 1 {
+		t.Errorf("%+v", status)
+	}
+	w.want(w.explain("orders/crm"), "this process: line 7 is wrong", "")
+	w.desk.SetProcess()
+	status, err = w.desk.Status(t.Context())
+	w.must(err)
+	if status.Level != operate.LevelOK || len(status.Process) != 0 {
+		t.Errorf("%+v", status)
+	}
+}

@@ -63,8 +63,30 @@ func (d *Desk) Explain(ctx context.Context, q Question) ([]Answer, error) {
 	if len(out) == 0 {
 		out = append(out, v.unknown(q.Text))
 	}
+	d.addCommon(ctx, out)
 	return out, nil
 }
+
+// addCommon adds to answers what holds up everything alike.
+func (d *Desk) addCommon(ctx context.Context, answers []Answer) {
+	add := func(what string, findings []Finding) {
+		for i := range answers {
+			a := &answers[i]
+			if a.Cause == string(gobridge.CauseEnded) || a.Cause == causeFiltered {
+				continue // that is over
+			}
+			for _, f := range findings {
+				a.Sentence += "; " + what + ": " + f.Text
+				a.Steps = append(a.Steps, f.Steps...)
+			}
+		}
+	}
+	add("the store as a whole", d.checkStore(ctx))
+	add("this process", d.processFindings())
+}
+
+// causeFiltered is the cause of an answer about a message that a filter left out.
+const causeFiltered = "filtered"
 
 // explainBindings answers for the bindings that a text names.
 func (v *view) explainBindings(ctx context.Context, text string) ([]Answer, error) {
@@ -151,7 +173,7 @@ func (v *view) explainID(ctx context.Context, id string) ([]Answer, error) {
 
 func (v *view) filtered(b *bindingOf, id string) Answer {
 	return Answer{
-		Route: b.Route, Binding: b.Binding, About: "message " + id, Cause: "filtered",
+		Route: b.Route, Binding: b.Binding, About: "message " + id, Cause: causeFiltered,
 		Sentence: fmt.Sprintf("message %s is not for %s: its filter, %s, did not take it", id, b.name(), oneLine(b.plan.Filter)),
 		Steps:    []Step{{"see what the filter takes", gobridgeDo("try", "--route", b.Route)}},
 	}

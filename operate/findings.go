@@ -333,6 +333,8 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 		}
 	case errors.Is(err, gobridge.ErrOutboxFull):
 		f.State = StateDisk
+	case errors.Is(err, gobridge.ErrThrottled):
+		f.State = StateThrottled
 	}
 	return []Finding{f}
 }

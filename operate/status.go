@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,10 @@ const (
 	StateClock      = "clock"             // stamps are ahead of this clock
 	StateLocked     = "store locked"      // somebody else's transaction holds it
 	StateDisk       = "disk full"         // new messages are refused for want of space
+	StateThrottled  = "store throttled"   // many requests are refused for want of throughput
 	StateUnwritable = "store unwritable"  // it refuses writes for another reason
+	// The state of a process that has a listener.
+	StateNotReloaded = "not reloaded" // its configuration file was refused
 )
 
 // Status is how things stand.
@@ -39,7 +43,9 @@ type Status struct {
 	At    time.Time `json:"at"`
 	Level string    `json:"level"`
 	// Store is what can be said of the store as a whole.
-	Store    []Finding       `json:"store,omitempty"`
+	Store []Finding `json:"store,omitempty"`
+	// Process is what can be said of the process that answers, if it is a bridge.
+	Process  []Finding       `json:"process,omitempty"`
 	Bindings []BindingStatus `json:"bindings"`
 }
 
@@ -111,7 +117,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx), Bindings: []BindingStatus{}}
+	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx), Process: d.processFindings(), Bindings: []BindingStatus{}}
 	for _, b := range v.bindings {
 		one, err := v.status(ctx, b)
 		if err != nil {
@@ -122,7 +128,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 			out.Level = LevelDegraded
 		}
 	}
-	for _, f := range out.Store {
+	for _, f := range slices.Concat(out.Store, out.Process) {
 		if !f.Note {
 			out.Level = LevelDegraded
 		}

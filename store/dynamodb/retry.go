@@ -71,6 +71,7 @@ func send[I, O any](ctx context.Context, s *Store, c call, r request,
 		attempt, cancel := context.WithTimeout(base, attemptTime)
 		out, err := do(attempt, in, withoutRetries)
 		cancel()
+		s.health.note(r, err)
 		s.account(c, r, out, err)
 		if err == nil {
 			return out, nil
@@ -263,7 +264,12 @@ func throttled(err error) []string {
 	var exceeded *types.ProvisionedThroughputExceededException
 	var throttling *types.ThrottlingException
 	var limit *types.RequestLimitExceeded
+	var cancelled *types.TransactionCanceledException
 	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &cancelled):
+		return throttledReasons(cancelled)
 	case errors.As(err, &exceeded):
 		reasons = exceeded.ThrottlingReasons
 	case errors.As(err, &throttling):

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a handle on a table. It implements [gobridge.Store],
-// [gobridge.Notifier], [gobridge.Quieter] and [gobridge.Leaser]. It starts no goroutines that
+// [gobridge.Notifier], [gobridge.Quieter], [gobridge.Checker] and [gobridge.Leaser]. It starts no goroutines that
 // outlive a call, so there is nothing to close.
 type Store struct {
 	api      API
@@ -33,6 +33,7 @@ type Store struct {
 
 	controls   controlCache
 	bell       bell
+	health     health
 	warnedKeys sync.Once
 }
 
