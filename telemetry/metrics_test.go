@@ -165,7 +165,7 @@ func watched(reads *atomic.Int64, err *error) telemetry.Watched {
 		Stats: func(context.Context, ...gobridge.Partition) ([]gobridge.Stats, error) {
 			reads.Add(1)
 			return []gobridge.Stats{
-				{Partition: "orders/crm/0", Pending: 7, Claimed: 3, Dead: 2, DeadBytes: 512, OldestPending: now.Add(-90 * time.Second)},
+				{Partition: "orders/crm/0", Pending: 7, Claimed: 3, Dead: 2, DeadBytes: 512, OldestPending: now.Add(-90 * time.Second), NewestStamp: now.Add(time.Hour)},
 				{Partition: "~source/orders"},
 			}, *err
 		},

@@ -19,6 +19,9 @@ type Watched struct {
 	Stats    func(ctx context.Context, partitions ...gobridge.Partition) ([]gobridge.Stats, error)
 	Controls func(ctx context.Context) ([]gobridge.Control, error)
 	Status   func() bridge.Status
+	// Current says whether the configuration in force is that of the last reload; nil
+	// is always.
+	Current func() bool
 	// Now is the clock for ages; time.Now when nil.
 	Now func() time.Time
 }
@@ -36,6 +39,9 @@ const (
 func (o *Observer) Watch(w Watched) (stop func() error, err error) {
 	if w.Now == nil {
 		w.Now = time.Now
+	}
+	if w.Current == nil {
+		w.Current = func() bool { return true }
 	}
 	r := &reading{watched: w}
 	var all []metric.Observable
@@ -58,6 +64,7 @@ type figures struct {
 	stats    []gobridge.Stats
 	controls []gobridge.Control
 	status   bridge.Status
+	current  bool
 	err      error
 }
 
@@ -78,7 +85,7 @@ func (r *reading) read(ctx context.Context) figures {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchTime)
 	defer cancel()
-	f := figures{at: r.watched.Now(), status: r.watched.Status()}
+	f := figures{at: r.watched.Now(), status: r.watched.Status(), current: r.watched.Current()}
 	if f.stats, f.err = r.watched.Stats(ctx); f.err == nil {
 		f.controls, f.err = r.watched.Controls(ctx)
 	}
@@ -100,6 +107,7 @@ func (o *Observer) collect(out metric.Observer, f figures) {
 	} else {
 		put("StoreReadable", 1)
 	}
+	put("ConfigurationCurrent", one(f.current))
 	for route, m := range o.routes.all() {
 		if m.hasReceiver.Load() {
 			put("SourceRunning", float64(m.receivers.Load()), labelRoute, route)
@@ -120,6 +128,7 @@ func (o *Observer) collect(out metric.Observer, f figures) {
 			age = max(0, f.at.Sub(s.OldestPending).Seconds())
 		}
 		put("OutboxOldestAge", age, labels...)
+		put("OutboxStampAhead", max(0, s.NewestStamp.Sub(f.at).Seconds()), labels...)
 	}
 	holds := holdsOf(f.controls)
 	for _, b := range f.status.Bindings {

@@ -26,17 +26,15 @@ import (
 
 // alertNight is a night on which an alert rings: a bridge in that state, with an
 // admin listener.
-type alertNight struct {
-	*night
-	admin string // address of the admin listener
-}
+type alertNight struct{ *night }
 
 // newAlertNight makes one. Pairs of texts are replaced in its configuration.
 func newAlertNight(t *testing.T, route, binding string, replace ...string) *alertNight {
 	t.Helper()
-	n := &alertNight{newNight(t, "", "", ""), freePort(t)}
+	n := &alertNight{newNight(t, "", "", "")}
+	n.admin = freePort(t)
 	text := fmt.Sprintf(nightConfig, "", route, n.dest.server.URL, binding) +
-		fmt.Sprintf("admin: { listen: %q, tokens: { read: %q } }\n", n.admin, readToken)
+		fmt.Sprintf("admin: { listen: %q, tokens: { read: %q, operate: %q } }\n", n.admin, readToken, nightToken)
 	n.configure(strings.NewReplacer(replace...).Replace(text))
 	return n
 }
@@ -144,6 +142,37 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		n.post(202, "m-1", "cust-7781", body)
 		n.shows("gobridge_partitions_owned" + onCRM + "0")
 		n.shows("gobridge_outbox_depth" + onCRM + "1")
+		return n.night, 0
+	},
+	"GobridgeRemoved": func(t *testing.T) (*night, int) {
+		n := newAlertNight(t, "", "")
+		n.start()
+		n.seed(0, func(ctx context.Context, s *sqlite.Store) error {
+			return s.Persist(ctx, []gobridge.Record{stored("old/crm/0", "m-1", "cust-7781")})
+		})
+		n.shows(`gobridge_outbox_depth\{binding="crm",partition="old/crm/0",route="old"\} 1`)
+		return n.night, 0
+	},
+	"GobridgeNotReloaded": func(t *testing.T) (*night, int) {
+		n := newAlertNight(t, "", "")
+		p := n.start()
+		before := read(t, filepath.Join(n.dir, "b.yaml"))
+		n.configure(strings.Replace(before, "routes:", "rutes:", 1))
+		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		n.shows("gobridge_configuration_current 0")
+		n.configure(before) // what the page says
+		return n.night, 0
+	},
+	"GobridgeClockJumped": func(t *testing.T) (*night, int) {
+		n := newAlertNight(t, "", "")
+		n.dest.answers(401)
+		n.start()
+		n.seed(time.Hour, func(ctx context.Context, s *sqlite.Store) error {
+			return s.Persist(ctx, []gobridge.Record{stored(crm, "m-1", "cust-7781")})
+		})
+		n.shows("gobridge_outbox_stamp_ahead_seconds" + onCRM + `35[0-9]{2}(\.[0-9]+)?`)
 		return n.night, 0
 	},
 	"GobridgeLeasesLost": func(t *testing.T) (*night, int) {
@@ -276,7 +305,7 @@ func TestRunbooksHelp(t *testing.T) {
 			}
 			n, also := alertStates[r.Alert](t)
 			for _, line := range commands {
-				status, out := n.run(line, "")
+				status, out := n.runbookLine(line)
 				looks := strings.HasPrefix(line, "gobridge status")
 				if status != 0 && (!looks || status != 1) && status != also {
 					t.Errorf("%s: status %d:\n%s", line, status, out)
@@ -287,6 +316,17 @@ func TestRunbooksHelp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runbookLine runs a line of a runbook. A bridge is left running.
+func (n *night) runbookLine(line string) (status int, out string) {
+	n.Helper()
+	line = strings.ReplaceAll(line, "http://127.0.0.1:9090", "http://"+n.admin)
+	if strings.HasPrefix(line, "gobridge run ") {
+		n.bridge(line)
+		return 0, "it listens"
+	}
+	return n.run(line, "")
 }
 
 // shellLines returns the commands of a page.

@@ -29,6 +29,7 @@ import (
 type night struct {
 	*testing.T
 	dir   string
+	admin string // address of the admin listener, if there is one
 	dest  *dest
 	url   string // of the newest bridge
 	newed *exec.Cmd
@@ -75,6 +76,9 @@ func (d *dest) taken() []string {
 	defer d.mu.Unlock()
 	return slices.Clone(d.got)
 }
+
+// nightToken is that of the role operate.
+const nightToken = "a-token-to-act-with-at-night"
 
 // nightConfig is the configuration: the first %s is for the store, then for the
 // route, then for the binding. A second attempt is ten minutes away, so nothing
@@ -126,7 +130,7 @@ func (n *night) file(name, text string) {
 func (n *night) shell(line, stdin string) *exec.Cmd {
 	cmd := exec.CommandContext(n.Context(), "sh", "-c", "exec "+line) //nolint:gosec // the lines are gobridge's own
 	cmd.Dir = n.dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(n.dir, "bin")+":"+os.Getenv("PATH"), configEnv+"=b.yaml", "TZ=UTC")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(n.dir, "bin")+":"+os.Getenv("PATH"), configEnv+"=b.yaml", adminTokenEnv+"="+nightToken, "TZ=UTC")
 	cmd.Stdin = strings.NewReader(stdin)
 	return cmd
 }

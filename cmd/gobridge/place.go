@@ -211,7 +211,7 @@ func planOf(c *config.Config) *operate.Plan {
 
 // command writes a step's command for this place, to be copied into a shell.
 func (p *place) command(args []string) string {
-	if len(args) < 2 || args[0] != "gobridge" {
+	if len(args) < 2 || args[0] != "gobridge" || args[1] == "validate" {
 		return shell(args)
 	}
 	file := p.config

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type live struct {
 	listens  bool          // the server does
 	desk     *operate.Desk // of the admin listener; nil without
 
-	config atomic.Pointer[config.Config]
+	config  atomic.Pointer[config.Config]
+	refused atomic.Bool // the last reload was
 
 	reloading sync.Mutex
 	parts     *parts // guarded by reloading, nil when closed
@@ -45,6 +47,9 @@ type live struct {
 
 // reloadTimeout bounds what a reload waits for before it switches.
 const reloadTimeout = 30 * time.Second
+
+// errNotNow says that the file was not looked at.
+var errNotNow = errors.New("not now")
 
 // errRestart says that a file changes what can't be changed while running.
 var errRestart = errors.New("needs a restart")
@@ -58,6 +63,7 @@ var errRestart = errors.New("needs a restart")
 // take from the same broker at a time.
 func (l *live) reload(ctx context.Context) (string, error) {
 	what, err := l.tryReload(context.WithoutCancel(ctx))
+	l.tell(err)
 	if err != nil {
 		l.log.Error("the configuration was not reloaded; everything goes on as before", "error", err)
 		return "", err
@@ -66,13 +72,47 @@ func (l *live) reload(ctx context.Context) (string, error) {
 	return what, nil
 }
 
+// tell makes status, console and metrics say whether the file is in force.
+func (l *live) tell(err error) {
+	if errors.Is(err, errNotNow) {
+		return // nothing was looked at
+	}
+	l.refused.Store(err != nil)
+	if l.desk == nil {
+		return
+	}
+	if err == nil {
+		l.desk.SetProcess()
+		return
+	}
+	now := time.Now()
+	l.desk.SetProcess(operate.Finding{
+		State: operate.StateNotReloaded, Since: now,
+		Text: fmt.Sprintf("the configuration was not reloaded at %s, and the one before is in force: %s", now.Format(time.TimeOnly), sentence(err.Error())),
+		Steps: []operate.Step{
+			{Text: "mend the file until nothing is wrong with it", Command: []string{"gobridge", "validate", l.path}},
+			{Text: "and have it loaded", Command: []string{"kill", "-HUP", strconv.Itoa(os.Getpid())}},
+		},
+	})
+}
+
+// sentence makes an error of many lines, as those of files are, fit a sentence.
+func sentence(text string) string {
+	const most = 300
+	text = oneLine(text)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
 func (l *live) tryReload(ctx context.Context) (string, error) {
 	if !l.reloading.TryLock() {
-		return "", errors.New("a reload is under way already")
+		return "", fmt.Errorf("%w: a reload is under way already", errNotNow)
 	}
 	defer l.reloading.Unlock()
 	if l.parts == nil {
-		return "", errors.New("the process is stopping")
+		return "", fmt.Errorf("%w: the process is stopping", errNotNow)
 	}
 	c, err := config.Load(l.path)
 	if err != nil {

@@ -63,7 +63,7 @@ func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, l
 	} else if len(unserved) > 0 {
 		return &bridge.UnservedError{Partitions: unserved}
 	}
-	if err := m.watch(store, b); err != nil {
+	if err := m.watch(store, b, func() bool { return !l.refused.Load() }); err != nil {
 		return &failure{err}
 	}
 	adminServer, err := newAdmin(ctx, l, store)

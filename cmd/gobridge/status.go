@@ -93,6 +93,10 @@ func (p *place) writeStatus(s *operate.Status, owners bool) error {
 		}
 		p.writeSteps(&out, f.Steps)
 	}
+	for _, f := range s.Process {
+		wrap(&out, "PROCESS  ", "   ", f.State+": "+f.Text)
+		p.writeSteps(&out, f.Steps)
+	}
 	if len(s.Bindings) == 0 {
 		out.WriteString("the outbox is empty: nothing was ever accepted\n")
 	}

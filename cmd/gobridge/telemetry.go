@@ -99,12 +99,13 @@ func (m *measures) sender(route, binding string, inside gobridge.Sender) gobridg
 	return m.tracer.Sender(m.observer.Sender(route, binding, inside))
 }
 
-// watch reads the gauges of a store and a bridge from now on.
-func (m *measures) watch(store gobridge.Store, b *bridge.Bridge) error {
+// watch reads the gauges of a store and a bridge from now on; current says whether the
+// configuration in force is that of the last reload.
+func (m *measures) watch(store gobridge.Store, b *bridge.Bridge, current func() bool) error {
 	if m == nil {
 		return nil
 	}
-	_, err := m.observer.Watch(telemetry.Watched{Stats: store.Stats, Controls: store.ListControls, Status: b.Status})
+	_, err := m.observer.Watch(telemetry.Watched{Stats: store.Stats, Controls: store.ListControls, Status: b.Status, Current: current})
 	return err
 }
 
