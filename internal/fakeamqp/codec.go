@@ -8,7 +8,7 @@ import (
 )
 
 // maxDepth bounds how deep tables and arrays may nest.
-const maxDepth = 16
+const maxDepth = 100
 
 // args reads the arguments of a method, or properties. What can't be read sets bad,
 // and everything after it is zero.

@@ -61,7 +61,7 @@ func (c *Connection) dialOne(address, purpose string) (*session, error) {
 	var conn io.ReadWriteCloser = raw
 	frame := maxFrame
 	if purpose == consume {
-		conn, frame = &tuner{wire: raw}, maxRead
+		conn, frame = newIntake(raw), maxRead+1<<10
 	}
 	client, err := amqp091.Open(conn, amqp091.Config{
 		SASL:       []amqp091.Authentication{auth},

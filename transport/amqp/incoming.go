@@ -69,6 +69,9 @@ const endOfTime = 9214646400
 func incoming(d *amqp091.Delivery, dedupe Dedupe) gobridge.Incoming {
 	m := mapping.Message{ContentType: d.ContentType, Pairs: pairs(d), Payload: d.Body}
 	e, err := protocol.Decode(m)
+	if _, ok := d.Headers[unreadable]; ok {
+		err = errUnreadable
+	}
 	if err != nil {
 		e = messaging.Envelope{ContentType: d.ContentType, Payload: d.Body, Headers: messaging.Headers{}}
 		for _, p := range m.Pairs {
@@ -100,6 +103,10 @@ func incoming(d *amqp091.Delivery, dedupe Dedupe) gobridge.Incoming {
 	}
 	return gobridge.Incoming{Envelope: e, Reject: err}
 }
+
+// errUnreadable says that a message has headers that the client library can't read.
+var errUnreadable = fmt.Errorf("its headers can't be read: a table has more than %d entries, or more than %d are in each other, or a value has a type that is none; %s has them as they came",
+	maxEntries, maxDepth, unreadable)
 
 // described are the headers that stand for properties.
 func described(d *amqp091.Delivery) map[string]string {

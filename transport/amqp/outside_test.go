@@ -181,3 +181,40 @@ func TestHeadersThatGrow(t *testing.T) {
 		}
 	})
 }
+
+// TestHeadersThatTheClientCannotRead: such a message is rejected, and what is behind it
+// is taken.
+func TestHeadersThatTheClientCannotRead(t *testing.T) {
+	nested := func(depth int, inner any) any {
+		for range depth {
+			inner = amqp091.Table{"in": []any{inner}}
+		}
+		return inner
+	}
+	many := amqp091.Table{}
+	for i := range 8193 {
+		many[fmt.Sprint(i)] = nil
+	}
+	each(t, func(t *testing.T, r *rig) {
+		q := r.queue(t)
+		r.put(t, q,
+			amqp091.Publishing{MessageId: "deep", ContentType: "text/plain", ContentEncoding: "x", Headers: amqp091.Table{"a": nested(16, "text")}, Body: []byte("p")},
+			amqp091.Publishing{MessageId: "too deep", ContentType: "text/plain", ContentEncoding: "x", AppId: "shop", Headers: amqp091.Table{"a": nested(17, "text")}, Body: []byte("p")},
+			amqp091.Publishing{MessageId: "too many", Headers: many, Body: []byte("p")},
+			amqp091.Publishing{MessageId: "behind", Body: []byte("p")})
+		box, _ := receive(t, r.connect(t), amqp.ReceiverOptions{Queue: q})
+		for i, want := range []string{"deep", "too deep", "too many", "behind"} {
+			in := box.await(t, 4)[i]
+			rejected := strings.HasPrefix(want, "too")
+			if in.Envelope.ID != want || string(in.Envelope.Payload) != "p" || (in.Reject != nil) != rejected {
+				t.Errorf("place %d has %s %q, rejected: %v", i, in.Envelope.ID, in.Envelope.Payload, in.Reject)
+			}
+			if rejected && (!strings.Contains(in.Reject.Error(), "can't be read") || len(in.Envelope.Headers["gobridge-amqp-headers"]) < 100) {
+				t.Errorf("%s: %v, headers of %d bytes", want, in.Reject, len(in.Envelope.Headers["gobridge-amqp-headers"]))
+			}
+			if want == "too deep" && (in.Envelope.ContentType != "text/plain" || in.Envelope.Headers["amqp-app-id"] != "shop") {
+				t.Errorf("%s: it is %+v", want, in.Envelope)
+			}
+		}
+	})
+}
