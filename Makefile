@@ -82,5 +82,6 @@ bench-transports: ## messages per second and latency from broker to broker, besi
 bench-dynamodb: ## count calls, units and conflicts of the DynamoDB store per message (about 5 minutes)
 	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable|TestIdleTable' ./store/dynamodb
 
-docs: ## write docs/configuration.md and the JSON schema anew from the code
+docs: ## write docs/configuration.md, the JSON schema and docs/metrics.md anew from the code
 	$(GO) generate ./config/...
+	GOBRIDGE_WRITE_DOCS=1 $(GO) test -count=1 -run TestMetricsPageIsTheList ./cmd/gobridge

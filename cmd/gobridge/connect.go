@@ -30,7 +30,7 @@ type endpoint struct {
 // to, side by side, and writes what it finds. It consumes, publishes and makes
 // nothing.
 func connectAll(ctx context.Context, c *config.Config, stdout io.Writer) error {
-	brokers, err := openBrokers(c, nil, slog.New(slog.DiscardHandler)
+	brokers, err := openBrokers(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
