@@ -18,9 +18,12 @@ import (
 // another connection that has it closes the channel.
 const directReply = "amq.rabbitmq.reply-to"
 
-// headerRoom is kept for what tells of a delivery, in bytes: it is not known yet
-// when a message is accepted.
-const headerRoom = 1024
+// What is kept for what tells of a delivery, in bytes and in headers: it is not known
+// yet when a message is accepted.
+const (
+	headerRoom = 1024
+	entryRoom  = 16
+)
 
 // outgoing is a message on its way out.
 type outgoing struct {
@@ -107,6 +110,9 @@ func (s *Sender) check(o *outgoing) error {
 		if err := short("name of a header", name); err != nil {
 			return err
 		}
+	}
+	if len(p.Headers) > maxEntries { // if it came back, it could not be read
+		return fmt.Errorf("there are %d headers, with those that tell of the delivery; %d can be sent", len(p.Headers), maxEntries)
 	}
 	if o.size = headerSize(p); o.size > maxFrame {
 		return fmt.Errorf("the headers and properties have %d bytes; an AMQP frame has %d", o.size, maxFrame)
@@ -198,6 +204,9 @@ func (s *Sender) Carry(e *messaging.Envelope) error {
 	}
 	if o.size > maxFrame-headerRoom {
 		return fmt.Errorf("%s: the headers and properties have %d bytes; there is room for %d in an AMQP frame", s.what, o.size, maxFrame-headerRoom)
+	}
+	if n := len(o.publishing.Headers); n > maxEntries-entryRoom {
+		return fmt.Errorf("%s: there are %d headers; there is room for %d", s.what, n, maxEntries-entryRoom)
 	}
 	return nil
 }

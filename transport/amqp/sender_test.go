@@ -245,6 +245,10 @@ func TestCarry(t *testing.T) {
 		}},
 	})
 	long := strings.Repeat("ü", 128)
+	many := messaging.Headers{}
+	for i := range 8192 {
+		many[fmt.Sprint(i)] = ""
+	}
 	for what, e := range map[string]messaging.Envelope{
 		"":                           {ID: long[:255-1], Subject: long[:254], Payload: make([]byte, 1000), Headers: messaging.Headers{"x": strings.Repeat("v", 100<<10)}},
 		"routing key has 256 bytes":  {ID: "1", Subject: long},
@@ -253,6 +257,7 @@ func TestCarry(t *testing.T) {
 		"payload has 1001 bytes; the broker takes 1000": {ID: "1", Payload: make([]byte, 1001)},
 		"headers and properties have":                   {ID: "1", Headers: messaging.Headers{"x": strings.Repeat("v", 130<<10)}},
 		"header x-note: no such field":                  {ID: "1", Subject: "fails"},
+		"there are 8193 headers":                        {ID: "1", Headers: many},
 	} {
 		err := s.Carry(&e)
 		if (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
