@@ -71,7 +71,12 @@ start)
 	exit 1 ;;
 stop | kill)
 	signal=TERM
-	[ "\$1" = stop ] || signal=KILL
+	if [ "\$1" = kill ]; then
+		signal=KILL
+		# Which queues there are is written with a delay, and a queue that has just
+		# been declared would be gone.
+		$bin/rabbitmqctl -q eval 'mnesia:sync_log().' >/dev/null || true
+	fi
 	process=\$(cat "$dir/process")
 	kill -\$signal "\$process" 2>/dev/null || true
 	down "\$process"
