@@ -128,7 +128,8 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		n.dest.answers(403)
 		n.start()
 		n.post(202, "m-1", "cust-7781", body)
-		n.shows("gobridge_outbox_depth" + onCRM + "1") // it is back from its first send
+		n.shows("gobridge_circuit_open" + onCRM + "1") // it has been sent, and
+		n.shows("gobridge_outbox_depth" + onCRM + "1") // is back
 		n.post(503, "m-2", "b", body)
 		n.shows(`gobridge_messages_refused_total\{reason="full",route="orders"\} 1`)
 		return n.night, 0
