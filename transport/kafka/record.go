@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -26,6 +27,13 @@ const (
 	// HeaderEmptyKey says that a record has a key, an empty one.
 	HeaderEmptyKey = "kafka-empty-key"
 )
+
+// HeaderTimestamp has a record's timestamp as it came, where that is no time from
+// 1970 to 2261 in milliseconds: producers that count in microseconds make such.
+const HeaderTimestamp = "kafka-timestamp"
+
+// lastTime is beyond the times that an envelope can have.
+var lastTime = time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
 	headerContentType = "content-type" // CloudEvents Kafka binding 1.0.2, section 3.2.1
@@ -69,8 +77,12 @@ func incoming(r *kgo.Record, topicID [16]byte, order Order) gobridge.Incoming {
 	if e.Subject == "" {
 		e.Subject = r.Topic
 	}
-	if e.CreatedAt.IsZero() && r.Timestamp.UnixMilli() > 0 {
-		e.CreatedAt = r.Timestamp.UTC()
+	switch stamp := r.Timestamp; {
+	case !e.CreatedAt.IsZero() || stamp.UnixMilli() <= 0:
+	case stamp.Before(lastTime):
+		e.CreatedAt = stamp.UTC()
+	default:
+		note(&e, HeaderTimestamp, strconv.FormatInt(stamp.UnixMilli(), 10))
 	}
 	if e.OrderingKey == "" {
 		e.OrderingKey = string(r.Key)
@@ -79,19 +91,19 @@ func incoming(r *kgo.Record, topicID [16]byte, order Order) gobridge.Incoming {
 		e.OrderingKey = r.Topic + "/" + strconv.Itoa(int(r.Partition))
 	}
 	if r.Value == nil {
-		note(&e, HeaderNullValue)
+		note(&e, HeaderNullValue, isSo)
 	}
 	if r.Key != nil && len(r.Key) == 0 {
-		note(&e, HeaderEmptyKey)
+		note(&e, HeaderEmptyKey, isSo)
 	}
 	return gobridge.Incoming{Envelope: e, Reject: err}
 }
 
-func note(e *messaging.Envelope, name string) {
+func note(e *messaging.Envelope, name, value string) {
 	if e.Headers == nil {
 		e.Headers = messaging.Headers{}
 	}
-	e.Headers[name] = isSo
+	e.Headers[name] = value
 }
 
 // raw is what came, of a record that is no message.
