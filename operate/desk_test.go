@@ -401,6 +401,10 @@ func TestWhatAilsTheStoreIsTheCause(t *testing.T) {
 		key, err := w.desk.Explain(t.Context(), operate.Question{Text: "k", OnlyKey: true})
 		w.must(err)
 		w.want(key[0], "the store as a whole: "+tt.text, "")
+		w.now = w.now.Add(time.Hour)
+		if a := w.explain("orders/crm"); !strings.Contains(a.Sentence, "has not renewed its lease") || strings.Contains(a.Sentence, "died") {
+			t.Errorf("that the owner can't renew its lease is no sign of its death: %s", a.Sentence)
+		}
 		_, err = w.desk.Do(t.Context(), operate.Job{Kind: operate.Discard, Filter: gobridge.Filter{EnvelopeID: "m-1", States: []gobridge.State{gobridge.StatePending}}}, ann, nil)
 		w.must(err)
 		if a := w.explain("m-1"); strings.Contains(a.Sentence, "as a whole") {

@@ -63,12 +63,12 @@ func (d *Desk) Explain(ctx context.Context, q Question) ([]Answer, error) {
 	if len(out) == 0 {
 		out = append(out, v.unknown(q.Text))
 	}
-	d.addCommon(ctx, out)
+	v.addCommon(out)
 	return out, nil
 }
 
 // addCommon adds to answers what holds up everything alike.
-func (d *Desk) addCommon(ctx context.Context, answers []Answer) {
+func (v *view) addCommon(answers []Answer) {
 	add := func(what string, findings []Finding) {
 		for i := range answers {
 			a := &answers[i]
@@ -81,8 +81,8 @@ func (d *Desk) addCommon(ctx context.Context, answers []Answer) {
 			}
 		}
 	}
-	add("the store as a whole", d.checkStore(ctx))
-	add("this process", d.processFindings())
+	add("the store as a whole", v.store)
+	add("this process", v.desk.processFindings())
 }
 
 // causeFiltered is the cause of an answer about a message that a filter left out.
@@ -233,6 +233,9 @@ func (v *view) answer(b *bindingOf, about string, e *gobridge.Explanation) Answe
 	}
 	rest, steps := v.why(b, r, e.Cause, e)
 	a.Sentence, a.Steps = fmt.Sprintf("%s to %s %s", subject, b.name(), rest), steps
+	if f := v.clockAhead(b); f != nil && !r.State.Ended() { // its times may be wrong
+		a.Sentence += "; " + f.Text
+	}
 	return a
 }
 

@@ -51,7 +51,7 @@ func (v *view) removed(b *bindingOf) *Finding {
 		return &Finding{State: StateParked, Note: true, Text: "the configuration has no such binding, and parks its records"}
 	}
 	f := &Finding{
-		State: StateRemoved, Text: "the configuration has no such binding: a bridge refuses to start with it",
+		State: StateRemoved, Text: "the configuration has no such binding: its messages go nowhere, and a bridge refuses to start with them",
 		Steps: []Step{{Text: "restore it, or list " + b.name() + " under parked: to let its records wait"}},
 	}
 	if to := v.elsewhere(b); to != "" {
@@ -101,6 +101,12 @@ func (v *view) unowned(b *bindingOf) *Finding {
 				what = "its partition " + string(s.Partition)
 			}
 			return &Finding{State: StateNoOwner, Text: "no process drains " + what, Steps: run}
+		case len(v.store) > 0:
+			// It may well live: whoever can't write can't renew its lease.
+			return &Finding{
+				State: StateStaleOwner, Since: o.lease.RenewedAt,
+				Text: fmt.Sprintf("its owner %s has not renewed its lease since %s, for which the store must take writes", o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
+			}
 		default:
 			return &Finding{
 				State: StateStaleOwner, Since: o.lease.RenewedAt,

@@ -117,7 +117,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	out := Status{At: v.now, Level: LevelOK, Store: d.checkStore(ctx), Process: d.processFindings(), Bindings: []BindingStatus{}}
+	out := Status{At: v.now, Level: LevelOK, Store: v.store, Process: d.processFindings(), Bindings: []BindingStatus{}}
 	for _, b := range v.bindings {
 		one, err := v.status(ctx, b)
 		if err != nil {
@@ -144,6 +144,7 @@ type view struct {
 	bindings []*bindingOf
 	controls []gobridge.Control
 	owners   map[gobridge.Partition]owner
+	store    []Finding // of the store as a whole
 }
 
 func (d *Desk) look(ctx context.Context) (*view, error) {
@@ -155,8 +156,11 @@ func (d *Desk) look(ctx context.Context) (*view, error) {
 	if v.controls, err = d.store.ListControls(ctx); err != nil {
 		return nil, err
 	}
-	v.owners, err = d.owners(ctx)
-	return v, err
+	if v.owners, err = d.owners(ctx); err != nil {
+		return nil, err
+	}
+	v.store = d.checkStore(ctx)
+	return v, nil
 }
 
 func (v *view) status(ctx context.Context, b *bindingOf) (BindingStatus, error) {

@@ -182,9 +182,18 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		first := n.start()
 		n.post(202, "m-1", "cust-7781", body)
 		n.arrives("m-1")
-		if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		n.shows("gobridge_outbox_claimed_depth" + onCRM + "0")
+		eventually(t, "it stands still outside of a transaction", func() bool {
+			if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			status, out := n.run("gobridge status", "")
+			inside := status == 2 || strings.Contains(out, "store locked")
+			if inside {
+				_ = first.Process.Signal(syscall.SIGCONT) // the next signal tells if it has ended
+			}
+			return !inside
+		})
 		text := read(t, filepath.Join(n.dir, "b.yaml"))
 		n.file("second.yaml", strings.ReplaceAll(text, n.admin, freePort(t)))
 		second := n.bridge("gobridge run second.yaml")

@@ -20,7 +20,7 @@ const (
 	// checkTime bounds the write of Check.
 	checkTime = time.Second
 	// healthTime is how long what the table answered counts, between once and twice.
-	healthTime = 5 * time.Second
+	healthTime = 3 * time.Second
 	// throttleShare is which share of requests may be throttled without a word:
 	// autoscaling needs some to see that it is short.
 	throttleShare = 10
@@ -68,11 +68,23 @@ type health struct {
 	refusalTime time.Time
 }
 
-// tally counts requests, of reads those that were throttled.
+// tally counts writes, and reads that were throttled.
 type tally struct {
-	writes, throttled int
-	resource          string
+	all, throttled int
+	resource       string
 }
+
+// refusal is an error of a write that was refused for good.
+type refusal struct {
+	request string
+	err     smithy.APIError
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("DynamoDB refuses %s: %s: %s", r.request, r.err.ErrorCode(), r.err.ErrorMessage())
+}
+
+func (r *refusal) Unwrap() error { return r.err }
 
 // note takes down what a request came to.
 func (h *health) note(r request, err error) {
@@ -87,18 +99,16 @@ func (h *health) note(r request, err error) {
 	case len(short) > 0:
 		h.now.throttled++
 		h.now.resource = short[0]
-	case refusedForGood(err):
-		h.refusal, h.refusalTime = err, time.Now()
-		return
 	case err != nil && !answered(err):
+		var api smithy.APIError
+		if judge(err, false) == final && errors.As(err, &api) {
+			h.refusal, h.refusalTime = &refusal{r.name, api}, time.Now()
+		}
 		return
-	}
-	if r.write {
-		h.now.writes++
-	}
-	if len(short) == 0 {
+	default:
 		h.refusal = nil
 	}
+	h.now.all++
 }
 
 // turn begins a new count when the old one is old enough.
@@ -123,22 +133,14 @@ func (h *health) verdict() (err error, known bool) {
 	if h.refusal != nil && time.Since(h.refusalTime) < 2*healthTime {
 		return h.refusal, true
 	}
-	writes, refused, resource := h.last.writes+h.now.writes, h.last.throttled+h.now.throttled, h.now.resource
+	all, refused, resource := h.last.all+h.now.all, h.last.throttled+h.now.throttled, h.now.resource
 	if resource == "" {
 		resource = h.last.resource
 	}
-	if all := max(writes, refused); refused*throttleShare > all {
+	if refused*throttleShare > all {
 		return fmt.Errorf("%w: %d of %d requests of the last seconds were refused (%s)", gobridge.ErrThrottled, refused, all, resource), true
 	}
-	return nil, writes > 0
-}
-
-// refusedForGood reports whether the table refused a request in a way that asking
-// again does not change, a missing permission for instance. That a condition does not
-// hold is no refusal.
-func refusedForGood(err error) bool {
-	var api smithy.APIError
-	return err != nil && !answered(err) && judge(err, false) == final && errors.As(err, &api)
+	return nil, all > 0
 }
 
 // answered reports whether an error says that a condition does not hold, or that

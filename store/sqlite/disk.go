@@ -48,7 +48,7 @@ func (d *disk) check(ctx context.Context) error {
 	}
 	d.looked, d.refusal = time.Now(), nil
 	if total := used + spare + free; float64(used) > d.share*float64(total) {
-		d.refusal = fmt.Errorf("%w: the database has %d MiB of the %d MiB that it and the free space of its disk make, which is over %.0f %%",
+		d.refusal = fmt.Errorf("%w: the database takes %d MiB of the %d MiB that its disk has for it, over %.0f %%",
 			gobridge.ErrOutboxFull, used>>20, total>>20, 100*d.share)
 	}
 	return d.refusal
@@ -58,7 +58,7 @@ func (d *disk) check(ctx context.Context) error {
 func fullError(op string, p gobridge.Partition, err error) error {
 	out := &gobridge.Error{Op: op, Partition: p, Err: err}
 	if errors.Is(err, gobridge.ErrOutboxFull) {
-		out.Hint = "let the destinations drain, discard what is not wanted, make room on the disk, or raise MaxDiskShare"
+		out.Hint = "let the destinations drain, discard what is not wanted, or make room on the disk"
 	}
 	return out
 }
