@@ -20,7 +20,7 @@ func TestPlans(t *testing.T) {
 		"selectSettled": selectSettled, "insertEnded": insertEnded, "deleteRecords": deleteRecords, "releaseRecords": releaseRecords,
 		"buryRecords": buryRecords, "selectExpired": selectExpired, "selectTooFar": selectTooFar, "selectAged": selectAged,
 		"setRetry": setRetry, "purgeEnded": purgeEnded, "selectDeadByAge": selectDeadByAge, "selectByIdentity": selectByIdentity,
-		"selectOfEnvelope": selectOfEnvelope, "countNewerGone": countNewerGone, "redriveRecord": redriveRecord,
+		"selectOfEnvelope": selectOfEnvelope, "selectOfKey": selectOfKey, "countNewerGone": countNewerGone, "redriveRecord": redriveRecord,
 		"selectStill": selectStill, "selectRetrying": selectRetrying, "selectOneStats": selectOneStats,
 		"selectPending": selectPending, "selectRecord": selectRecord, "selectEnded": selectEnded, "selectHead": selectHead,
 		"selectOldest": selectOldest, "unreadyKey": unreadyKey, "unreadyRecord": unreadyRecord, "readyRecord": readyRecord,

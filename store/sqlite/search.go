@@ -30,13 +30,16 @@ const (
 	selectOfEnvelope = hitColumns + `WHERE partition = ?1 AND envelope_id = ?2 AND binding > ?3
 		ORDER BY binding LIMIT ?4`
 
+	selectOfKey = hitColumns + `WHERE partition = ?1 AND ordering_key = ?2 AND ordering_key <> x'' AND status IN (0, 1)
+		AND (created_at, seq) > (?3, ?4) ORDER BY created_at, seq LIMIT ?5`
+
 	selectParts = `SELECT id, name, fence_version FROM gobridge_partition WHERE name >= ?1 AND (?2 = x'' OR name = ?2)
-		AND (?3 = x'' OR route = ?3) ORDER BY name`
+		AND (?3 = x'' OR route = ?3) AND (?4 = x'' OR binding = ?4 OR binding = x'') ORDER BY name`
 )
 
 // search finds the records that match a filter, page by page: partition by
-// partition, and there dead letters in ascending age, or, where pending ones
-// are searched for too, in the order of their identities.
+// partition, and there dead letters and the pending ones of a key in ascending age,
+// or, where other pending ones are searched for too, in the order of their identities.
 type search struct {
 	filter *gobridge.Filter
 	dead   bool
@@ -110,8 +113,7 @@ func (f *search) page(ctx context.Context, q Execer, limit int, from string) (hi
 		if p.name != gobridge.Partition(at.Partition) {
 			at = cursor{Partition: blob(p.name)}
 		}
-		for {
-			const chunk = 1000
+		for chunk := min(limit+1, largestPage); ; chunk = min(4*chunk, largestPage) {
 			batch, err := f.read(ctx, q, p, at, chunk)
 			if err != nil {
 				return nil, "", err
@@ -142,7 +144,7 @@ func (h *hit) cursor() cursor {
 
 // parts returns the partitions that can match, from a name on.
 func (f *search) parts(ctx context.Context, q Execer, from []byte) (parts []*part, err error) {
-	args := []any{blob(string(from)), blob(f.filter.Partition), blob(f.filter.Route)}
+	args := []any{blob(string(from)), blob(f.filter.Partition), blob(f.filter.Route), blob(f.filter.Binding)}
 	err = queryAll(ctx, q, selectParts, args, func(rows *sql.Rows) error {
 		p := &part{}
 		parts = append(parts, p)
@@ -157,6 +159,8 @@ func (f *search) read(ctx context.Context, q Execer, p *part, at cursor, limit i
 	switch {
 	case f.filter.EnvelopeID != "":
 		query, args[1] = selectOfEnvelope, blob(f.filter.EnvelopeID)
+	case f.pending && !f.dead && f.filter.OrderingKey != "":
+		query, args = selectOfKey, []any{p.id, blob(f.filter.OrderingKey), at.CreatedAt, at.Seq, limit}
 	case !f.pending:
 		query, args = selectDeadByAge, []any{p.id, at.CreatedAt, at.Seq, limit}
 	}
