@@ -5,7 +5,6 @@ import (
 	"html"
 	"net/http"
 	"net/http/cookiejar"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,14 +30,7 @@ func (r *rig) login(admin string) *browser {
 	jar, err := cookiejar.New(nil)
 	r.must(err)
 	c := &browser{rig: r, client: &http.Client{Jar: jar}, admin: admin}
-	form := url.Values{"token": {token}, "by": {"ann"}, "next": {"/"}}
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+admin+"/login", strings.NewReader(form.Encode()))
-	r.must(err)
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.Header.Set("Origin", "http://"+admin)
-	if status, body := r.do(c.client, request); status != http.StatusOK {
-		r.Fatalf("login: status %d: %s", status, visible(body))
-	}
+	r.must(logIn(r.Context(), c.client, "http://"+admin))
 	return c
 }
 
