@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-live test-ops race lint fuzz model bench bench-transports bench-dynamodb torture chain kill docs
+.PHONY: help run demo build test test-live test-ops race lint fuzz model bench bench-transports bench-dynamodb bench-looking torture chain kill docs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ bench-transports: ## messages per second and latency from broker to broker, besi
 
 bench-dynamodb: ## count calls, units and conflicts of the DynamoDB store per message (about 5 minutes)
 	GOBRIDGE_DYNAMODB_UNITS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestUnitTable|TestPointerTable|TestIdleTable' ./store/dynamodb
+
+bench-looking: ## what pages, scrapes and streams read at a million pending; a hundred consoles against the delivery rate (4 minutes)
+	GOBRIDGE_COST=1 $(GO) test -count=1 -v -timeout 30m -run Cost ./faults
+	$(GO) test -run='^$$' -bench=HundredConsoles -benchtime=1x -timeout 30m ./faults
 
 docs: ## write docs/configuration.md, the JSON schema and docs/metrics.md anew from the code
 	$(GO) generate ./config/...

@@ -30,7 +30,7 @@ type rule struct {
 }
 
 // readRules reads ops/prometheus/alerts.yml.
-func readRules(t *testing.T) []*rule {
+func readRules(t testing.TB) []*rule {
 	t.Helper()
 	var file struct {
 		Groups []struct {
@@ -59,7 +59,7 @@ func readRules(t *testing.T) []*rule {
 	return out
 }
 
-func readYAML(t *testing.T, path string, into any) {
+func readYAML(t testing.TB, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -101,7 +101,7 @@ type prometheus struct {
 
 func newPrometheus(r *rig, targets ...string) *prometheus {
 	r.Helper()
-	return &prometheus{rig: r, targets: targets, rules: readRules(r.T), data: database{}, seen: map[string]map[string]labels{}}
+	return &prometheus{rig: r, targets: targets, rules: readRules(r.TB), data: database{}, seen: map[string]map[string]labels{}}
 }
 
 // scrape lets a minute pass, and returns the alerts that fire.
@@ -113,7 +113,7 @@ func (p *prometheus) scrape() []string {
 		up, now := 0.0, map[string]labels{}
 		if status == 200 {
 			up = 1
-			for l, v := range samples(p.rig.T, text) {
+			for l, v := range samples(p.rig.TB, text) {
 				(*l)["instance"], (*l)["job"] = target, "gobridge"
 				p.data.add(*l, p.now, v)
 				now[(*l)["__name__"]+l.key()] = *l
@@ -142,7 +142,7 @@ var (
 )
 
 // samples yields the samples of a scrape that are gobridge's.
-func samples(t *testing.T, text string) func(yield func(*labels, float64) bool) {
+func samples(t testing.TB, text string) func(yield func(*labels, float64) bool) {
 	return func(yield func(*labels, float64) bool) {
 		for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 			if !strings.HasPrefix(lines.Text(), "gobridge_") {

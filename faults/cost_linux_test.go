@@ -300,7 +300,7 @@ func ask(t *testing.T, server string, l look) {
 	}
 	var text []byte
 	piece := make([]byte, 4096)
-	for err == nil && !(l.stream && strings.Contains(string(text), "event: head")) {
+	for err == nil && (!l.stream || !strings.Contains(string(text), "event: head")) {
 		var n int
 		n, err = response.Body.Read(piece)
 		text = append(text, piece[:n]...)

@@ -147,7 +147,7 @@ func ofDestinations() []fault {
 			name: "a destination is down", state: operate.StateDown, alert: "GobridgeDestinationDown",
 			inject:   func(r *rig) { r.dest.down(); waits(r) },
 			causes:   []string{"orders/crm", "down since", "connection refused"},
-			mend:     func(r *rig) { r.dest.up(r.T) },
+			mend:     func(r *rig) { r.dest.up(r.TB) },
 			commands: []string{retry}, healed: arrives,
 		},
 		{

@@ -88,7 +88,7 @@ func jump(r *rig) {
 // for good while messages of that wait.
 func abandon(r *rig) {
 	r.dest.answers(http.StatusUnauthorized)
-	r.file("old.yaml", strings.ReplaceAll(r.text(freeAddress(r.T)), "  orders:\n", "  old:\n"))
+	r.file("old.yaml", strings.ReplaceAll(r.text(freeAddress(r.TB)), "  orders:\n", "  old:\n"))
 	url := r.url
 	other := r.start("gobridge run old.yaml")
 	r.post(http.StatusAccepted, "m-1", "cust-7781")

@@ -31,7 +31,7 @@ const token = "a-token-to-act-with-in-a-fault"
 // destination of the test; bridges that run in it as processes of their own; and an
 // operator with the command line, the console and Prometheus.
 type rig struct {
-	*testing.T
+	testing.TB
 	dir   string
 	dest  *destination
 	admin string // address of the admin listener of b.yaml
@@ -58,9 +58,11 @@ type destination struct {
 	answer int             // for everything that is not in only
 	only   map[string]bool // the messages that it is for; nil is all
 	got    map[string]bool
+	first  time.Time // when the first came
+	last   time.Time
 }
 
-func newDestination(t *testing.T) *destination {
+func newDestination(t testing.TB) *destination {
 	d := &destination{got: map[string]bool{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +75,7 @@ func newDestination(t *testing.T) *destination {
 }
 
 // up makes it listen at its address.
-func (d *destination) up(t *testing.T) {
+func (d *destination) up(t testing.TB) {
 	t.Helper()
 	address := strings.TrimSuffix(strings.TrimPrefix(d.URL, "http://"), "/h")
 	l, err := net.Listen("tcp", address)
@@ -104,6 +106,10 @@ func (d *destination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.got[id] = true
+	d.last = time.Now()
+	if d.first.IsZero() {
+		d.first = d.last
+	}
 }
 
 // answers makes it answer with a status to the messages, or to all.
@@ -144,9 +150,9 @@ routes:
 `
 
 // newRig makes the folder and the destination; the bridge is not started yet.
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{T: t, dir: t.TempDir(), dest: newDestination(t), admin: freeAddress(t), term: "2s", store: "{ sqlite: { path: outbox.db } }"}
+	r := &rig{TB: t, dir: t.TempDir(), dest: newDestination(t), admin: freeAddress(t), term: "2s", store: "{ sqlite: { path: outbox.db } }"}
 	r.file("bin/gobridge", fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", os.Getenv(envBinary)))
 	return r
 }
@@ -364,7 +370,7 @@ func (r *rig) well() {
 // freeAddress returns an address on loopback that nobody listens on. Its port is
 // below those that the system gives to connections (ip_local_port_range), so that none
 // takes it meanwhile.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))

@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxStreams bounds the streams that are open at a time.
-	maxStreams = 64
+	maxStreams = 128
 	// streamLife is how long one goes on; then the browser opens another, and its
 	// session is checked anew.
 	streamLife = 30 * time.Second

@@ -41,7 +41,7 @@ func TestDiskFullNight(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, room), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := n.says(1, "gobridge status", "", "STORE disk full: outbox full: the database takes", "→ let the destinations drain", "make room on the disk")
+	out := n.says(1, "gobridge status", "", "STORE disk full: outbox full: its disk has", "→ let the destinations drain", "make room on the disk")
 	refused := 0
 	eventually(t, "new messages are refused", func() bool {
 		refused++

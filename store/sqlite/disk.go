@@ -48,8 +48,8 @@ func (d *disk) check(ctx context.Context) error {
 	}
 	d.looked, d.refusal = time.Now(), nil
 	if total := used + spare + free; float64(used) > d.share*float64(total) {
-		d.refusal = fmt.Errorf("%w: the database takes %d MiB of the %d MiB that its disk has for it, over %.0f %%",
-			gobridge.ErrOutboxFull, used>>20, total>>20, 100*d.share)
+		d.refusal = fmt.Errorf("%w: its disk has %d MiB left beside the %d MiB of the database, less than %.0f %% of both",
+			gobridge.ErrOutboxFull, (spare+free)>>20, used>>20, 100*(1-d.share))
 	}
 	return d.refusal
 }
