@@ -12,13 +12,14 @@ import (
 	"gobridge"
 )
 
-// depthAge is how long a count of a binding's pending records is relied upon:
+// depthAge is how long a count of a binding's records is relied upon:
 // what other processes add in that time is not seen.
 const depthAge = time.Second
 
-// depth keeps a binding within MaxOutboxDepth. Between two reads of the store
-// it counts what this process adds and ignores what is drained, so it can only
-// be too high; before anything is refused the store is read again.
+// depth keeps a binding within MaxOutboxDepth. What is claimed counts too: a
+// destination that is down gives it back. Between two reads of the store it counts
+// what this process adds and ignores what is drained, so it can only be too high;
+// before anything is refused the store is read again.
 type depth struct {
 	limit      int64
 	partitions []gobridge.Partition
@@ -66,7 +67,7 @@ func (d *depth) refresh(ctx context.Context, store gobridge.Inspector, n int64) 
 	defer d.mu.Unlock()
 	d.read, d.readAt, d.added = 0, time.Now(), 0
 	for _, s := range stats {
-		d.read += s.Pending
+		d.read += s.Pending + s.Claimed
 	}
 	if d.read+d.reserved+n > d.limit {
 		return d.read + d.reserved, false, nil
@@ -148,11 +149,11 @@ func (s *setup) reserveIn(ctx context.Context, o *outlet, records []gobridge.Rec
 	if o.depth.take(n) {
 		return true, nil
 	}
-	pending, ok, err := o.depth.refresh(ctx, s.bridge.store, n)
+	waiting, ok, err := o.depth.refresh(ctx, s.bridge.store, n)
 	if err != nil || ok {
 		return ok, err
 	}
-	why := fmt.Sprintf("binding %s/%s has %d pending records and room for %d", s.route.Name, o.binding.Name, pending, o.depth.limit)
+	why := fmt.Sprintf("binding %s/%s has %d records to deliver and room for %d", s.route.Name, o.binding.Name, waiting, o.depth.limit)
 	s.bridge.observe(ctx, Event{Kind: EventFull, Route: s.route.Name, Binding: o.binding.Name, Count: int(n)})
 	if o.binding.OnFull == FullReject {
 		return false, fmt.Errorf("%w: %s", gobridge.ErrOutboxFull, why)

@@ -100,9 +100,9 @@ type Binding struct {
 	Retry     Retry
 	OnFailure FailurePolicy
 
-	// MaxOutboxDepth bounds the pending records; zero is no bound. OnFull says
-	// what then. Several processes may overshoot it by what they add within a
-	// second.
+	// MaxOutboxDepth bounds the records that are pending or claimed; zero is no
+	// bound. OnFull says what then. Several processes may overshoot it by what they
+	// add within a second.
 	MaxOutboxDepth int
 	OnFull         FullPolicy
 

@@ -146,7 +146,7 @@ type Binding struct {
 
 	Filter         *FilterExpr `config:"filter" example:"payload.temp > 90.0" doc:"An expression that says whether this destination gets a message; all when absent. A message on which it fails is rejected for the whole route."`
 	Rate           Rate        `config:"rate" example:"20/s" doc:"How many messages are sent at most, per s, m or h, over all partitions and processes; no bound when absent."`
-	MaxOutboxDepth int         `config:"max_outbox_depth" min:"1" example:"100000" doc:"How many messages may wait for this destination; no bound but the disk when absent."`
+	MaxOutboxDepth int         `config:"max_outbox_depth" min:"1" example:"100000" doc:"How many messages may wait for this destination, those that are being sent included; no bound but the disk when absent."`
 	OnFull         string      `config:"on_full" enum:"reject,dead_letter" default:"reject" doc:"What happens when max_outbox_depth is reached: reject refuses new messages for the whole route until there is room, dead_letter puts this destination's copy into the dead letters."`
 	Retry          Retry       `config:"retry" doc:"How a message that failed is tried again."`
 	OnFailure      string      `config:"on_failure" enum:"dead_letter,discard,halt_key" doc:"As the route's on_failure, which holds when this is absent."`

@@ -166,8 +166,8 @@ func (v *view) full(b *bindingOf) *Finding {
 	if b.plan == nil || b.plan.MaxOutboxDepth == 0 {
 		return nil
 	}
-	pending := b.sum(func(s *gobridge.Stats) int64 { return s.Pending })
-	if pending < int64(b.plan.MaxOutboxDepth) {
+	waiting := b.sum(func(s *gobridge.Stats) int64 { return s.Pending + s.Claimed })
+	if waiting < int64(b.plan.MaxOutboxDepth) {
 		return nil
 	}
 	then := "its copies of new messages go to the dead letters"
@@ -175,7 +175,7 @@ func (v *view) full(b *bindingOf) *Finding {
 		then = "new messages are refused for the whole route"
 	}
 	return &Finding{
-		State: StateFull, Text: fmt.Sprintf("full: %d of %d wait, and %s", pending, b.plan.MaxOutboxDepth, then),
+		State: StateFull, Text: fmt.Sprintf("full: %d of %d wait, and %s", waiting, b.plan.MaxOutboxDepth, then),
 		Steps: []Step{
 			{"let it drain, or raise max_outbox_depth", nil},
 			{"or end what waits", gobridgeDo("discard", b.name())},
