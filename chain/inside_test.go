@@ -36,7 +36,9 @@ func (s *span) start() {
 	}
 	receiver, sender, closeEnds := s.open(s.t)
 	b, err := bridge.New(store, bridge.Options{
-		LeaseTerm: time.Second, Logger: slog.New(slog.DiscardHandler),
+		// Who stops gives its leases back. On a busy machine a short term would end in
+		// the midst, again and again, and take with it what is under way.
+		LeaseTerm: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Routes: []bridge.Route{{
 			Name: "r",
 			Bindings: []bridge.Binding{{

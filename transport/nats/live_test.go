@@ -102,7 +102,7 @@ func (n *night) bridge() (store *sqlite.Store, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := bridge.New(store, bridge.Options{LeaseTerm: time.Second, Routes: []bridge.Route{{
+	b, err := bridge.New(store, bridge.Options{LeaseTerm: 30 * time.Second, Routes: []bridge.Route{{
 		Name: "night", Bindings: []bridge.Binding{{
 			Name: "out", Sender: out, Retry: bridge.Retry{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, Attempts: 1000},
 		}},
