@@ -46,6 +46,8 @@ var (
 	ErrThrottled = errors.New("store throttled")
 	// ErrNotFound: there is no such thing.
 	ErrNotFound = errors.New("not found")
+	// ErrInvalidCursor: the store has given no such cursor.
+	ErrInvalidCursor = errors.New("invalid cursor")
 	// ErrNotSent answers for a delivery that was not tried.
 	ErrNotSent = errors.New("not sent")
 	// ErrClosed: the store has been closed.

@@ -195,7 +195,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for path, field := range map[string]string{
 		"/explain": "q", "/explain?q=x&kind=y": "kind", "/known": "target", "/known?target=a%20b": "target", "/removed": "route",
-		"/record?target=orders/crm": "id", "/audit?limit=0": "limit", "/audit?limit=99999": "limit", "/dead?limit=1001": "limit",
+		"/record?target=orders/crm": "id", "/audit?limit=0": "limit", "/audit?limit=99999": "limit", "/dead?limit=1001": "limit", "/dead?cursor=nonsense": "cursor",
 		"/dead?ended_from=yesterday": "ended_from", "/dead?no_key=perhaps": "no_key", "/dead?route=a&route=b": "route", "/dead?route=%zz": "query",
 		"/holding?target=orders/crm&key=k&id=i": "id",
 	} {

@@ -125,6 +125,10 @@ func (c *Client) refusal(answer *http.Response) error {
 func (p *problem) remote() error {
 	out := &remoteError{text: p.Detail, report: p.Report}
 	switch p.Status {
+	case http.StatusBadRequest:
+		if p.Field == "cursor" {
+			out.is = gobridge.ErrInvalidCursor
+		}
 	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusMisdirectedRequest:
 		out.is = ErrUnreachable
 	case http.StatusForbidden:

@@ -205,6 +205,9 @@ func TestClientErrors(t *testing.T) {
 	if err := w.client(readToken).Pause(t.Context(), target(t, "orders"), operate.Who{By: "a", Reason: "r"}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "role read; this needs operate") {
 		t.Errorf("a pause with the role read: %v", err)
 	}
+	if _, err := w.client(readToken).Dead(t.Context(), gobridge.DeadQuery{Cursor: "nonsense"}); !errors.Is(err, gobridge.ErrInvalidCursor) {
+		t.Errorf("a cursor of nobody: %v", err)
+	}
 	for _, url := range []string{"", "127.0.0.1:9090", "ftp://h", "http://", "http://user:secret@h", "http://user:secret@h:x", "http://h/path", "http://h?x=y"} {
 		if _, err := NewClient(ClientOptions{URL: url, Token: readToken}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)

@@ -54,6 +54,8 @@ func (s *Server) problemOf(r *http.Request, err error) *problem {
 		return newProblem(http.StatusRequestEntityTooLarge, "The body has more than %d bytes.", tooLong.Limit)
 	case errors.Is(err, gobridge.ErrNotFound):
 		return newProblem(http.StatusNotFound, "%v", err)
+	case errors.Is(err, gobridge.ErrInvalidCursor):
+		return invalid("cursor", "is none that this store has given; without one the first page is answered")
 	case errors.Is(err, gobridge.ErrInvalidRecord):
 		return newProblem(http.StatusUnprocessableEntity, "%v", err)
 	case errors.Is(err, gobridge.ErrDeadLettersFull), errors.Is(err, gobridge.ErrLeaseHeld):

@@ -205,6 +205,8 @@ func problemOf(err error) *problem {
 		return p
 	case errors.Is(err, gobridge.ErrNotFound):
 		return &problem{http.StatusNotFound, "Not found", err.Error()}
+	case errors.Is(err, gobridge.ErrInvalidCursor):
+		return wrong("The address leads to no page of this list: begin with the first one.")
 	case errors.As(err, &field), errors.Is(err, gobridge.ErrInvalidRecord):
 		return &problem{http.StatusUnprocessableEntity, "Not possible", err.Error()}
 	case errors.Is(err, gobridge.ErrDeadLettersFull), errors.Is(err, gobridge.ErrLeaseHeld):

@@ -276,7 +276,7 @@ func TestWhatMakesNoSenseIsSaid(t *testing.T) {
 		"/record?target=orders/crm&id=none":         {404, "not found"},
 		"/audit?limit=0":                            {400, "from 1 to 10000"},
 		"/dead?before=yesterday":                    {200, "yesterday is no time"},
-		"/dead?cursor=nonsense":                     {503, "is none that this store has given"},
+		"/dead?cursor=nonsense":                     {400, "begin with the first one"},
 		"/act?do=explode&target=orders/crm":         {400, "There is no such act"},
 		"/act?do=retry&target=nobody/x":             {404, "there is orders/billing, orders/crm"},
 		"/act?do=move&target=orders/crm":            {400, "no route"},

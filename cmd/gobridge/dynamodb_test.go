@@ -79,6 +79,9 @@ routes:
 	if status, said := command("status"); status != statusOK || !strings.Contains(said, "orders/lines") {
 		t.Fatalf("status: %d, says %s", status, said)
 	}
+	if status, said := command("dead", "list", "orders", "--cursor", "nonsense"); status != statusRefused || !strings.Contains(said, "invalid cursor") {
+		t.Errorf("a cursor of nobody: status %d, says %s", status, said)
+	}
 	scraped := scrapeOf(t, p.admin(), readToken)
 	for _, want := range []string{
 		`gobridge_dynamodb_outbox_claim_scan_pages_total{binding="lines",partition="orders/lines/0",route="orders"}`,

@@ -167,7 +167,8 @@ func (p *place) with(f func(ctx context.Context, d desk, args []string) error) f
 func failing(err error) error {
 	var exit exitStatus
 	var usage *usageError
-	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) || errors.Is(err, admin.ErrNotAllowed) {
+	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, gobridge.ErrNotFound) ||
+		errors.Is(err, gobridge.ErrInvalidCursor) || errors.Is(err, admin.ErrNotAllowed) {
 		return err
 	}
 	if errors.Is(err, admin.ErrUnreachable) {

@@ -78,6 +78,7 @@ func TestRedriveOfThousands(t *testing.T) {
 	}
 	n.says(0, redrive, "", "redrove")
 	n.says(0, "gobridge dead list orders/crm", "", "no dead letters")
+	n.says(2, "gobridge dead list orders/crm --cursor nonsense", "", "invalid cursor")
 
 	n.start()
 	eventually(t, "everything arrives", func() bool { return len(n.dest.taken()) >= keys*(each+1) })

@@ -52,7 +52,7 @@ func parseCursor(cursor string) (place, error) {
 			return p, nil
 		}
 	}
-	return place{}, fmt.Errorf("cursor %q is none that this store has given", cursor)
+	return place{}, fmt.Errorf("%w: this store has given none that is %q", gobridge.ErrInvalidCursor, cursor)
 }
 
 // search says which records a page is of.

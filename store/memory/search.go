@@ -106,7 +106,7 @@ func parseCursor(cursor string) (gobridge.Partition, age, error) {
 			return gobridge.Partition(name), a, nil
 		}
 	}
-	return "", age{}, fmt.Errorf("cursor %q is none that this store has given", cursor)
+	return "", age{}, fmt.Errorf("%w: this store has given none that is %q", gobridge.ErrInvalidCursor, cursor)
 }
 
 // cutSecond cuts s at its second dot.

@@ -87,7 +87,7 @@ func parseCursor(text string) (c cursor, err error) {
 		err = json.Unmarshal(raw, &c)
 	}
 	if err != nil {
-		return c, fmt.Errorf("cursor %q is none that this store has given", text)
+		return c, fmt.Errorf("%w: this store has given none that is %q", gobridge.ErrInvalidCursor, text)
 	}
 	return c, nil
 }
