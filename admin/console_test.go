@@ -26,7 +26,7 @@ func pages(s *Surface) http.Handler {
 	mux.HandleFunc("POST /logout", s.Logout)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		c := CallerOf(r.Context())
-		fmt.Fprintf(w, "%s %s %v|%s", c.Role, c.Named(c.Session.By), c.Session.Expired, c.Session.CSRF)
+		fmt.Fprintf(w, "%s %s %v %v|%s", c.Role, c.Named(c.Session.By), c.Session.Expired, c.Session.Stale, c.Session.CSRF)
 	})
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
 		_ = s.Watch(r.Context(), func(status operate.Status, err error) error {
@@ -92,7 +92,7 @@ func TestSessions(t *testing.T) {
 		status, _ := b.do("/login", url.Values{"token": {token}, "by": {by}, "csrf": {func() string { _, csrf := page(); return csrf }()}})
 		return status
 	}
-	if who, csrf := page(); who != "none none token false" || csrf != "" {
+	if who, csrf := page(); who != "none none token false false" || csrf != "" {
 		t.Errorf("without a session: %q %q", who, csrf)
 	}
 	if status := login("some-other-token", "ann"); status != 403 {
@@ -105,25 +105,25 @@ func TestSessions(t *testing.T) {
 		t.Fatalf("login: %d", status)
 	}
 	who, csrf := page()
-	if who != "operate ann (operate token) false" || len(csrf) != 64 {
+	if who != "operate ann (operate token) false false" || len(csrf) != 64 {
 		t.Errorf("with a session: %q %q", who, csrf)
 	}
-	for form, want := range map[string]int{"": 403, "csrf=wrong": 403, "csrf=" + csrf: 200} {
+	for form, want := range map[string]string{"": "none none token false true|", "csrf=wrong": "none none token false true|", "csrf=" + csrf: who + "|" + csrf} {
 		values, err := url.ParseQuery(form)
 		w.must(err)
-		if status, _ := b.do("/change", values); status != want {
-			t.Errorf("a form with %q: %d", form, status)
+		if _, got := b.do("/change", values); got != want {
+			t.Errorf("a form with %q comes from %q", form, got)
 		}
 	}
 	if a := w.ask("", call{method: "GET", path: apiPrefix + "/status"}); a.status != 401 {
 		t.Errorf("the API by cookie: %d", a.status)
 	}
 	c.advance(sessionIdle - 1)
-	if who, _ := page(); who != "operate ann (operate token) false" {
+	if who, _ := page(); who != "operate ann (operate token) false false" {
 		t.Errorf("nearly idle: %q", who)
 	}
 	c.advance(sessionIdle + 1)
-	if who, _ := page(); who != "none none token true" {
+	if who, _ := page(); who != "none none token true false" {
 		t.Errorf("idle: %q", who)
 	}
 	if status := login(operateToken, ""); status != 200 {
@@ -133,13 +133,13 @@ func TestSessions(t *testing.T) {
 		c.advance(sessionIdle)
 		page()
 	}
-	if who, _ := page(); who != "operate operate token false" {
+	if who, _ := page(); who != "operate operate token false false" {
 		t.Errorf("after 11 hours: %q", who)
 	}
 	c.advance(sessionIdle)
 	page()
 	c.advance(1)
-	if who, _ := page(); who != "none none token true" {
+	if who, _ := page(); who != "none none token true false" {
 		t.Errorf("after 12 hours: %q", who)
 	}
 	if status := login(operateToken, "ann"); status != 200 {
@@ -149,13 +149,16 @@ func TestSessions(t *testing.T) {
 	if status, _ := b.do("/logout", url.Values{"csrf": {csrf}}); status != 200 {
 		t.Errorf("logout: %d", status)
 	}
-	if who, _ := page(); who != "none none token false" {
+	if who, _ := page(); who != "none none token false false" {
 		t.Errorf("after the logout: %q", who)
 	}
 	login(operateToken, "ann")
+	if login(operateToken, "bob"); len(w.server.sessions.all) != 1 {
+		t.Errorf("%d sessions after another login of the same browser", len(w.server.sessions.all))
+	}
 	demoted.Store(true)
 	c.advance(tokenAge)
-	if who, _ := page(); who != "none none token true" {
+	if who, _ := page(); who != "none none token true false" {
 		t.Errorf("when the token is gone: %q", who)
 	}
 	var s sessions

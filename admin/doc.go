@@ -16,8 +16,9 @@
 //
 // A [Console] gets a [Surface] once and returns the handler of everything that is
 // neither API nor health nor metrics. Requests arrive there checked: the session is
-// valid or absent, the body bounded, the origin right, and of a POST with a session
-// the form's field "csrf" is that of the session. [CallerOf] tells who asks. Pages
+// valid or absent, the body bounded, the origin right. A POST whose form has not the
+// session's field "csrf" arrives as nobody's, with [Session.Stale]: a page from before
+// the last login sends such. [CallerOf] tells who asks. Pages
 // that need a session the console itself refuses, or sends to its login page;
 // [Surface.Login] and [Surface.Logout] begin and end one. A role is checked where it
 // is needed: [Caller.Role].

@@ -44,8 +44,9 @@ type Session struct {
 	CSRF string
 	// By is the name that was given at the login, for the audit.
 	By string
-	// Expired says that the request came with a session that is over.
-	Expired bool
+	// Expired says that the request came with a session that is over, and Stale that it
+	// came with a form of another session than its own.
+	Expired, Stale bool
 }
 
 // Named is who acts, for the audit: what the caller says of himself, and what is
@@ -147,8 +148,8 @@ func (s *sessions) end(id string) {
 	delete(s.all, sha256.Sum256([]byte(id)))
 }
 
-// Login begins a session for whoever has the token, under a name for the audit,
-// and sets its cookie. The errors are [ErrWrongToken], [ErrTooManyFailures] and
+// Login begins a session for whoever has the token, under a name for the audit, and
+// sets its cookie; the one that the request came with ends. The errors are [ErrWrongToken], [ErrTooManyFailures] and
 // [ErrWrongName].
 func (s *Surface) Login(w http.ResponseWriter, r *http.Request, token, by string) error {
 	srv := s.server
@@ -158,6 +159,7 @@ func (s *Surface) Login(w http.ResponseWriter, r *http.Request, token, by string
 	if checkText("name", by, maxBy) != nil {
 		return ErrWrongName
 	}
+	s.endSession(r)
 	id := srv.sessions.begin(token, by, srv.options.Now())
 	http.SetCookie(w, srv.cookie(id, int(sessionLife/time.Second)))
 	return nil
@@ -165,10 +167,14 @@ func (s *Surface) Login(w http.ResponseWriter, r *http.Request, token, by string
 
 // Logout ends the session of a request.
 func (s *Surface) Logout(w http.ResponseWriter, r *http.Request) {
+	s.endSession(r)
+	http.SetCookie(w, s.server.cookie("", -1))
+}
+
+func (s *Surface) endSession(r *http.Request) {
 	if c, err := r.Cookie(sessionCookie); err == nil {
 		s.server.sessions.end(c.Value)
 	}
-	http.SetCookie(w, s.server.cookie("", -1))
 }
 
 func (s *Server) cookie(value string, age int) *http.Cookie {
@@ -217,8 +223,7 @@ func (s *Server) console(next http.Handler) http.Handler {
 		}
 		if changes(r.Method) && caller.Role != RoleNone &&
 			subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(caller.Session.CSRF)) != 1 {
-			writeProblem(w, newProblem(http.StatusForbidden, "The form does not belong to this session. Load the page again."))
-			return
+			caller = Caller{Session: Session{Stale: true}} // nobody, who may change nothing
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})

@@ -228,6 +228,33 @@ func TestExpiredSessionKeepsWhatWasTyped(t *testing.T) {
 	has(t, body, "Stop one key of orders/crm", `value="cust-9"`, "wrong prices &amp; &lt;more&gt;</textarea>")
 }
 
+// TestAFormFromBeforeTheLogin: a tab that was open during a login elsewhere in the same
+// browser says what to do, and a login or logout there works.
+func TestAFormFromBeforeTheLogin(t *testing.T) {
+	w := newWorld(t, nil)
+	w.bad()
+	b := w.login(operateToken)
+	action, before := formOf(t, b.page("/act?do=halt&target=orders/crm")), b.csrf
+	login := url.Values{"token": {operateToken}, "by": {"ann"}, "next": {"/help"}, "csrf": {""}}
+	if status, body := b.post("/login", login); status != http.StatusOK {
+		t.Fatalf("a second login: %d %s", status, textOf(body))
+	}
+	status, body := b.post(action, url.Values{"key": {"cust-9"}, "reason": {"wrong prices"}, "csrf": {before}})
+	sound(t, "stale", body)
+	if status != http.StatusForbidden || w.held(gobridge.Halt, "cust-9") {
+		t.Fatalf("%d %s", status, textOf(body))
+	}
+	has(t, body, "This page is from before your last login. What you typed is kept", "Look once more</a>")
+	for n := range document(t, body).Descendants() {
+		if href, _ := attribute(n, "href"); strings.HasPrefix(href, "/act?") {
+			has(t, b.page(href), "Stop one key of orders/crm", `value="cust-9"`, "wrong prices</textarea>")
+		}
+	}
+	if status, body := b.post("/logout", url.Values{"csrf": {before}}); status != http.StatusOK || !strings.Contains(body, "<h1>Log in</h1>") {
+		t.Errorf("logout: %d %s", status, textOf(body))
+	}
+}
+
 func TestLogin(t *testing.T) {
 	w := newWorld(t, nil)
 	b := w.browser()

@@ -46,8 +46,9 @@ func (c *console) askLogin(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// keepTyped asks for a login in the middle of an act, and leads back to its form
-// with what was typed. The act itself is not done: what it would do is shown anew.
+// keepTyped answers an act without a session, or from a page of another one: it asks
+// for a login where there is none, and leads back to the form with what was typed. The
+// act itself is not done: what it would do is shown anew.
 func (c *console) keepTyped(w http.ResponseWriter, r *http.Request) {
 	q := clone(r.URL.Query())
 	for to, from := range map[string]string{"reason": "reason", "typed": "key"} {
@@ -56,6 +57,12 @@ func (c *console) keepTyped(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	page := loginPage{Next: local("/act?" + q.Encode()), Expired: true, Kept: q.Get("reason") != "" || q.Get("typed") != ""}
+	if admin.CallerOf(r.Context()).Session.Stale {
+		v := newView(r, "Nothing was done")
+		v.Data = page
+		c.write(w, r, http.StatusForbidden, "stale.html", v)
+		return
+	}
 	c.showLogin(w, r, http.StatusForbidden, page)
 }
 

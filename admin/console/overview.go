@@ -118,7 +118,6 @@ func (t trouble) only(these func(finding) bool) trouble {
 	return t
 }
 
-// cut leaves as many as are told in full, and says how many more there are.
 // addWhole adds what is said of no single binding.
 func (out *overview) addWhole(name string, findings []operate.Finding, operator bool) {
 	whole := trouble{Name: name}
@@ -136,6 +135,7 @@ func (out *overview) addWhole(name string, findings []operate.Finding, operator 
 	}
 }
 
+// cut leaves as many as are told in full, and says how many more there are.
 func cut(all []trouble) ([]trouble, int) {
 	if len(all) <= maxCards {
 		return all, 0
