@@ -19,7 +19,8 @@ type Event struct {
 	Partition gobridge.Partition
 	Route     string
 	Binding   string
-	// Count is of records, Bytes of their payloads and headers.
+	// Count is of records unless the kind says otherwise, Bytes of their payloads and
+	// headers.
 	Count int
 	Bytes int64
 	// Took is how long it took.
@@ -34,9 +35,9 @@ type EventKind string
 
 // The kinds, and which fields they set beside Route and Binding.
 const (
-	EventAccepted     EventKind = "accepted"       // one message was made durable: Count (records), Bytes, Took; no Binding
-	EventDuplicate    EventKind = "duplicate"      // every binding had the message already; no Binding
-	EventRefused      EventKind = "refused"        // a message was not accepted: Err; no Binding
+	EventAccepted     EventKind = "accepted"       // the messages of a call were made durable: Count (records), Bytes (of the messages), Took; no Binding
+	EventDuplicate    EventKind = "duplicate"      // every binding had the messages of a call already: Count (messages); no Binding
+	EventRefused      EventKind = "refused"        // a call's messages were not accepted: Count (messages), Bytes, Err; no Binding
 	EventFull         EventKind = "full"           // the binding had no room: Count
 	EventClaimed      EventKind = "claimed"        // Count, Bytes, Took
 	EventClaimFailed  EventKind = "claim failed"   // Took, Err

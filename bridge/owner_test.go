@@ -350,7 +350,8 @@ func TestRecordsThatAProcessDiesOfAreSentAlone(t *testing.T) {
 			n := now.Add(1)
 			defer now.Add(-1)
 			time.Sleep(10 * time.Millisecond)
-			most.Store(max(most.Load(), n))
+			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+			}
 			if d.Envelope.ID == "id-3" {
 				suspectWith.Store(max(n, now.Load()))
 			}

@@ -239,12 +239,12 @@ func (s *settler) answer(ops []op, took time.Duration, err error) bool {
 	switch {
 	case err == nil:
 	case errors.As(err, &partial):
+		failed := make(map[gobridge.Ref]error, len(partial.Failed))
 		for _, f := range partial.Failed {
-			for i := range ops {
-				if ops[i].item.ref() == f.Ref {
-					ops[i].answer = f
-				}
-			}
+			failed[f.Ref] = f
+		}
+		for i := range ops {
+			ops[i].answer = failed[ops[i].item.ref()]
 		}
 	case stale:
 		for i := range ops {

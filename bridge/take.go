@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -201,12 +200,12 @@ func (s *setup) reject(ctx context.Context, t *taken, why error) {
 		Kind: EventRefused, Route: s.route.Name, Count: 1, Bytes: int64(gobridge.EnvelopeSize(t.envelope)), Err: why,
 	})
 	t.rejected, t.records = true, nil
-	level, became := slog.LevelWarn, "dead letter"
+	became := "dead letter"
 	if s.route.OnReject == RejectDiscard {
 		became = "nothing"
 	}
 	e, hash := s.keepable(t.envelope)
-	s.bridge.opts.Logger.Log(ctx, level, "a message of the source was rejected",
+	s.bridge.opts.Logger.WarnContext(ctx, "a message of the source was rejected",
 		"route", s.route.Name, about(&e), "became", became, "error", errorText(why))
 	if s.route.OnReject == RejectDiscard {
 		return
