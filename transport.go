@@ -251,8 +251,8 @@ func Classify(err error) (Outcome, time.Duration) {
 // Notifier is a store that tells of new work at once. Optional.
 type Notifier interface {
 	// Notify calls f, from any goroutine, after records of a partition may have
-	// become claimable: a commit through this handle, or one by another
-	// process, then with the empty partition, for it may be any. Calls may be
-	// merged; f must not block. Stop ends them.
+	// become claimable: by a commit through this handle, or by another process's.
+	// The empty partition stands for any, where the store can't tell which. Calls
+	// may be merged; f must not block. Stop ends them.
 	Notify(f func(Partition)) (stop func())
 }

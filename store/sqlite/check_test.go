@@ -31,7 +31,7 @@ func TestCheckTellsALockedStore(t *testing.T) {
 	if err := first.Check(t.Context()); !errors.Is(err, gobridge.ErrLocked) {
 		t.Errorf("locked: %v", err)
 	}
-	opening, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	opening, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	second, err := sqlite.OpenFile(opening, path, sqlite.Options{})
 	if err != nil {

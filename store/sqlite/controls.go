@@ -92,7 +92,7 @@ func (s *Store) ClearControl(ctx context.Context, control gobridge.Control) erro
 				continue
 			}
 			if control.OrderingKey != "" {
-				err = promote(t, p.id, p.name, p.halts, control.OrderingKey)
+				_, err = promote(t, p.id, p.name, p.halts, control.OrderingKey)
 			} else {
 				_, err = t.ExecContext(t.ctx, readyRecord, p.id, blob(control.EnvelopeID))
 			}

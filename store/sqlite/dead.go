@@ -235,7 +235,7 @@ func discard(t *txn, hits []hit, e ending) (done []hit, err error) {
 	if err := end(t, all, apart, e); err != nil {
 		return nil, err
 	}
-	if err := promoteAll(t, p, keys); err != nil {
+	if _, err := promoteAll(t, p, keys); err != nil {
 		return nil, err
 	}
 	t.touch(p.name)

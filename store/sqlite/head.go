@@ -10,29 +10,33 @@ const promoteHead = `UPDATE gobridge_record SET ready = 1 WHERE ready = 0 AND (s
 		WHERE partition = ?1 AND ordering_key = ?2 AND ordering_key <> x'' AND status IN (0, 1)
 		ORDER BY created_at, seq LIMIT 1)`
 
-// promote sets the ready flag of a key's head, if it could be claimed. Whatever
-// ends, releases or frees a record of the key, or lifts its halt, calls it.
-func promote(t *txn, partition int64, name gobridge.Partition, halts bool, key string) error {
+// promote sets the ready flag of a key's head, if it could be claimed, and reports
+// whether it did. Whatever ends, releases or frees a record of the key, or lifts its
+// halt, calls it.
+func promote(t *txn, partition int64, name gobridge.Partition, halts bool, key string) (bool, error) {
 	if key == "" {
-		return nil
+		return false, nil
 	}
 	if halts {
 		if stopped, err := halted(t, name, key, ""); err != nil || stopped {
-			return err
+			return false, err
 		}
 	}
-	_, err := t.ExecContext(t.ctx, promoteHead, partition, blob(key))
-	return err
+	n, err := changed(t.ctx, t, promoteHead, partition, blob(key))
+	return n > 0, err
 }
 
-// promoteAll promotes the heads of keys.
-func promoteAll(t *txn, p *part, keys map[string]struct{}) error {
+// promoteAll promotes the heads of keys, and reports whether there was any to
+// promote.
+func promoteAll(t *txn, p *part, keys map[string]struct{}) (any bool, err error) {
 	for key := range keys {
-		if err := promote(t, p.id, p.name, p.halts, key); err != nil {
-			return err
+		one, err := promote(t, p.id, p.name, p.halts, key)
+		if err != nil {
+			return any, err
 		}
+		any = any || one
 	}
-	return nil
+	return any, nil
 }
 
 const selectHalt = `SELECT 1 FROM gobridge_control

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"database/sql"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +19,8 @@ type notifier struct {
 
 // Notify implements [gobridge.Notifier]. Commits of other processes, and of
 // transactions that the store does not know of, are noticed within a few
-// milliseconds, by a look at the database's data version.
+// milliseconds, by a look at the database's data version. All partitions that have
+// something ready are told of then.
 func (s *Store) Notify(f func(gobridge.Partition)) (stop func()) {
 	stop = s.notify.add(f)
 	s.writer.signal() // from now on it looks for commits of others
@@ -61,3 +64,21 @@ func (n *notifier) tell(partitions map[gobridge.Partition]struct{}) {
 
 // tellAny calls everybody: records of any partition may have become claimable.
 func (n *notifier) tellAny() { n.tell(map[gobridge.Partition]struct{}{"": {}}) }
+
+// selectReady finds the partitions in which a claim may find something that a commit
+// has brought. What only time brings is for those who poll.
+const selectReady = `SELECT name FROM gobridge_partition AS p
+	WHERE pending > 0 AND EXISTS (SELECT 1 FROM gobridge_record WHERE partition = p.id AND ready = 1)`
+
+// readyPartitions returns those partitions: so that one look saves every drainer a
+// claim that finds nothing.
+func readyPartitions(ctx context.Context, q Execer) (map[gobridge.Partition]struct{}, error) {
+	out := map[gobridge.Partition]struct{}{}
+	err := queryAll(ctx, q, selectReady, nil, func(rows *sql.Rows) error {
+		var name gobridge.Partition
+		err := rows.Scan(&name)
+		out[name] = struct{}{}
+		return err
+	})
+	return out, err
+}

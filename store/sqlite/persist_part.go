@@ -101,7 +101,8 @@ func (p *openPart) passHead(t *txn, key string) error {
 	if _, err := t.ExecContext(t.ctx, demoteSecond, p.id, blob(key)); err != nil {
 		return err
 	}
-	return promote(t, p.id, p.name, p.halts, key)
+	_, err := promote(t, p.id, p.name, p.halts, key)
+	return err
 }
 
 // close writes the partition's counters.

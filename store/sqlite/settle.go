@@ -247,10 +247,13 @@ func (s *Store) settlePart(t *txn, token gobridge.Token, items []*settling, appl
 		}
 		done += int64(len(groups[way]))
 	}
-	if err := promoteAll(t, p, keys); err != nil {
+	promoted, err := promoteAll(t, p, keys)
+	if err != nil {
 		return err
 	}
-	t.touch(p.name)
+	if promoted || p.released > 0 { // else nothing has become claimable
+		t.touch(p.name)
+	}
 	return p.add(t, p.released, -done, p.buried, p.buriedBytes)
 }
 

@@ -187,7 +187,8 @@ func (w *sweep) expire(t *txn, p *part, limit int) (int, bool, error) {
 		return 0, false, err
 	}
 	t.touch(p.name)
-	return len(f.ids), more, promoteAll(t, p, f.keySet())
+	_, err = promoteAll(t, p, f.keySet())
+	return len(f.ids), more, err
 }
 
 // clamp brings back retry times that a wrong clock has put too far ahead.

@@ -144,5 +144,6 @@ func (p *part) settleHeads(t *txn, ids []int64, keys map[string]struct{}) error 
 			return err
 		}
 	}
-	return promoteAll(t, p, keys)
+	_, err := promoteAll(t, p, keys)
+	return err
 }

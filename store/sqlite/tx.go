@@ -69,7 +69,7 @@ func (s *Store) InTx(ctx context.Context, f func(tx *sql.Tx) error) error {
 	if err := tx.Commit(); err != nil {
 		return fail("commit", "", err)
 	}
-	s.notify.tellAny()
+	s.writer.lookNow()
 	return nil
 }
 

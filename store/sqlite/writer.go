@@ -90,6 +90,7 @@ type writer struct {
 	queue  [classes][]*request
 	closed bool
 	wake   chan struct{} // has room for one
+	asked  atomic.Bool   // to look for commits of others at once
 
 	commits, requests, maxWait atomic.Int64
 
@@ -154,6 +155,12 @@ func (w *writer) signal() {
 	}
 }
 
+// lookNow has the goroutine look at once for what others have committed.
+func (w *writer) lookNow() {
+	w.asked.Store(true)
+	w.signal()
+}
+
 // close ends the goroutine after the transaction it is in.
 func (w *writer) close() {
 	w.mu.Lock()
@@ -179,10 +186,12 @@ func (w *writer) run(ctx context.Context) {
 			return
 		case work:
 			w.transact(ctx)
-			if time.Since(w.polledAt) >= pollInterval {
+			if w.asked.Load() || time.Since(w.polledAt) >= pollInterval {
 				w.poll(ctx)
 			}
 			continue
+		case w.asked.Load():
+			w.poll(ctx)
 		}
 		if !w.notify.watched() {
 			<-w.wake
@@ -453,19 +462,41 @@ func (w *writer) drop() {
 	w.conn, w.stmts, w.dataVersion = nil, nil, 0 // each connection counts for itself
 }
 
-// poll looks whether others have committed. The data version does not change
-// with the writer's own commits, for it looks from its own connection.
+// poll looks whether others have committed, and tells of what is ready then. The
+// data version does not change with the writer's own commits, for it looks from its
+// own connection.
 func (w *writer) poll(ctx context.Context) {
-	if !w.notify.watched() || w.ready(ctx) != nil {
+	asked := w.asked.Swap(false)
+	if !w.notify.watched() {
 		return
 	}
 	w.polledAt = time.Now()
+	ready, err := w.look(ctx, asked)
+	switch {
+	case err == nil:
+		w.notify.tell(ready)
+	case asked:
+		w.notify.tellAny()
+	} // else whatever it is, the next transaction will tell
+}
+
+// look returns the partitions that have something ready, nil if nobody else has
+// committed since the last look. The first one counts too: something may have come
+// since somebody registered.
+func (w *writer) look(ctx context.Context, sure bool) (map[gobridge.Partition]struct{}, error) {
+	if err := w.ready(ctx); err != nil {
+		return nil, err
+	}
 	var v int64
 	if _, err := queryOne(ctx, w.stmts, "PRAGMA data_version", nil, &v); err != nil {
-		return // whatever it is, the next transaction will tell
+		return nil, err
 	}
-	if v != w.dataVersion { // the first look too: something may have come since somebody registered
-		w.dataVersion = v
-		w.notify.tellAny()
+	if v == w.dataVersion && !sure {
+		return nil, nil
 	}
+	ready, err := readyPartitions(ctx, w.stmts)
+	if err == nil {
+		w.dataVersion = v // else the next look finds that it has changed
+	}
+	return ready, err
 }
