@@ -32,11 +32,7 @@ func StartKafka(t testing.TB) *Kafka {
 		shown, err := net.ResolveTCPAddr("tcp", k.Address())
 		return front{l, shown}, err
 	}
-	// A member that could not say that it leaves is missed after a few seconds.
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(listen), kfake.BrokerConfigs(map[string]string{
-		"group.consumer.heartbeat.interval.ms": "500",
-		"group.consumer.session.timeout.ms":    "5000",
-	}))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(listen))
 	must(t, err)
 	t.Cleanup(cluster.Close)
 	k.cluster = cluster

@@ -65,9 +65,7 @@ func startFake(t testing.TB, options ...kfake.Opt) *fake {
 		addr, err := net.ResolveTCPAddr("tcp", f.proxy.Addr())
 		return front{l, addr}, err
 	}
-	all := append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(listen), kfake.BrokerConfigs(map[string]string{
-		"group.consumer.heartbeat.interval.ms": "500",
-	})}, options...)
+	all := append([]kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(listen)}, options...)
 	var err error
 	if f.Cluster, err = kfake.NewCluster(all...); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ const (
 	// revokePatience is how long a take may go on when one of its partitions is to
 	// go to another member; well below the group's time for a rebalance (60 s).
 	revokePatience = 5 * time.Second
-	// leaveTime bounds, twice, the goodbye to the group: the last commit, and leaving.
+	// leaveTime bounds the last commit, and again the leaving of the group after it.
 	leaveTime = 3 * time.Second
 	// errorPause is the least time between two polls that gave nothing but errors.
 	errorPause = 250 * time.Millisecond
@@ -143,7 +143,7 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take, renew time.Du
 	defer func() {
 		stop()
 		commits.Wait()
-		leave(ctx, client)
+		r.leave(ctx, client)
 	}()
 	wrong := newTroubles(g.log, seen, renew)
 	for ctx.Err() == nil {
@@ -220,10 +220,14 @@ func (r *Receiver) consumer(g *group) []kgo.Opt {
 }
 
 // leave commits what is durable, leaves the group and ends the client.
-func leave(ctx context.Context, client *kgo.Client) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+func (r *Receiver) leave(ctx context.Context, client *kgo.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*leaveTime)
 	defer cancel()
-	_ = client.LeaveGroupContext(ctx) // commits in [group.revoked]; what isn't committed comes again
+	// It commits in [group.revoked]; what isn't committed comes again.
+	if err := client.LeaveGroupContext(ctx); err != nil {
+		r.conn.log.Warn("the group could not be left; its partitions go to others only when the broker misses this member, after 45 s",
+			"group", r.options.Group, "error", err)
+	}
 	client.Close()
 }
 

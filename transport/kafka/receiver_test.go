@@ -216,6 +216,7 @@ func TestMembersThatBeginAtTheEndTogether(t *testing.T) {
 	f := startFake(t)
 	topic := f.topic(t, 2, nil)
 	conn := f.connect(t)
+	conn.extra = append(conn.extra, kgo.MetadataMaxAge(time.Second)) // by which it finds the partition that is added
 	for n := range int32(2) {
 		f.inPartition(t, topic, n, "before")
 	}
@@ -485,11 +486,13 @@ func TestCommitThatIsOfATopicThatIsGone(t *testing.T) {
 }
 
 // A receiver ends when it is told to, though nothing passes to the broker and back
-// and what is durable can't be committed.
+// and what is durable can't be committed. The broker does not know that it has left,
+// and so others wait for its partitions: that is said.
 func TestEndsWithoutTheBroker(t *testing.T) {
 	f := startFake(t)
 	topic := f.topic(t, 1, nil)
-	conn := f.connect(t)
+	log := &lockedBuffer{}
+	conn := f.connect(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	o := &outbox{}
 	stop := receive(t, conn, o, ReceiverOptions{Topics: []string{topic}, Group: topic})
 	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("x")})
@@ -497,6 +500,29 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 	f.proxy.Stall(true)
 	stop()
 	f.proxy.Stall(false)
+	if !strings.Contains(log.String(), "the group could not be left") {
+		t.Errorf("nobody was told that the group was not left; the log: %s", log)
+	}
+}
+
+// A last commit that takes all of its time leaves time to leave the group: otherwise
+// others would wait for the partitions until the broker misses this member.
+func TestLeavesThoughTheLastCommitFails(t *testing.T) {
+	f := startFake(t)
+	topic := f.topic(t, 1, nil)
+	conn := f.connect(t)
+	refused := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: topic, Err: kerr.CoordinatorLoadInProgress, Count: -1})
+	o := &outbox{}
+	stop := receive(t, conn, o, ReceiverOptions{Topics: []string{topic}, Group: topic})
+	f.produce(t, &kgo.Record{Topic: topic, Value: []byte("x")})
+	eventually(t, "an arrival", func() bool { return len(o.all()) == 1 })
+	stop()
+	if refused.Hits() == 0 {
+		t.Error("nothing was to be committed at the end")
+	}
+	if members := f.GroupInfo(topic).Members; len(members) != 0 {
+		t.Errorf("the group has %d members after the end of the only one", len(members))
+	}
 }
 
 func TestTopicThatComesLater(t *testing.T) {
