@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -114,8 +115,8 @@ func TestActs(t *testing.T) {
 				t.Fatal("it is done before anybody has confirmed")
 			}
 			action := formOf(t, body)
-			form := clone(c.form)
-			form.Set("reason", " the night was long ")
+			form := url.Values{"reason": {" the night was long "}}
+			maps.Copy(form, c.form)
 			status, done := b.post(action, form)
 			sound(t, name, done)
 			has(t, done, c.done)
@@ -139,6 +140,18 @@ func (w *world) held(kind gobridge.ControlKind, key string) bool {
 		}
 	}
 	return false
+}
+
+// TestNoCommandSelectsMore: the command line can't select what has no key, and a command
+// without that would be about the others, too.
+func TestNoCommandSelectsMore(t *testing.T) {
+	w := newWorld(t, nil)
+	w.persist(dead(message(billing, "d-1", ""), "500"), dead(message(billing, "d-2", "k"), "500"))
+	b := w.login(operateToken)
+	has(t, b.page("/act?do=redrive&target=orders/billing"), "Send 2 dead letters", "gobridge dead redrive orders/billing")
+	body := b.page("/act?do=redrive&target=orders/billing&nokey=1")
+	has(t, body, "Send message d-1 of orders/billing again.")
+	hasNot(t, body, "gobridge dead redrive")
 }
 
 func TestFormSaysWhatIsMissingAndKeepsTheRest(t *testing.T) {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -148,7 +149,7 @@ func lookDead(c *console, r *http.Request, v *view) (any, error) {
 		out.First = "/dead?" + more.Encode()
 	}
 	if found.Cursor != "" {
-		next := clone(more)
+		next := maps.Clone(more)
 		next.Set("cursor", found.Cursor)
 		out.Next = "/dead?" + next.Encode()
 	}

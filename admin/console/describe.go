@@ -150,13 +150,13 @@ func (c *console) describeBulk(ctx context.Context, a *act, out *actPage) error 
 	return nil
 }
 
-// command is what does the same at a terminal.
+// command is what does the same at a terminal; empty if nothing does.
 func (a *act) command() []string {
 	words := map[string][]string{
 		doRetry: {"retry"}, doRedrive: {"dead", "redrive"}, doDiscard: {"discard"}, doDiscardDead: {"dead", "discard"},
 		doPause: {"pause"}, doHalt: {"halt"}, doResume: {"resume"}, doMove: {"move"},
 	}[a.do]
-	if len(words) == 0 || a.needsKey() {
+	if len(words) == 0 || a.needsKey() || a.of.NoKey {
 		return nil
 	}
 	out := append([]string{"gobridge"}, words...)

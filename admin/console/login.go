@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -50,7 +51,7 @@ func (c *console) askLogin(w http.ResponseWriter, r *http.Request) {
 // for a login where there is none, and leads back to the form with what was typed. The
 // act itself is not done: what it would do is shown anew.
 func (c *console) keepTyped(w http.ResponseWriter, r *http.Request) {
-	q := clone(r.URL.Query())
+	q := maps.Clone(r.URL.Query())
 	for to, from := range map[string]string{"reason": "reason", "typed": "key"} {
 		if text := r.PostFormValue(from); text != "" && len(text) <= maxReason {
 			q.Set(to, text)

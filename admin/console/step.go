@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 
 	"gobridge"
@@ -100,7 +101,7 @@ func linkOf(command []string) *link {
 
 // actLink leads to an act's page.
 func actLink(do string, q url.Values) *link {
-	q = clone(q)
+	q = maps.Clone(q)
 	q.Set("do", do)
 	return &link{Label: label(do), Href: "/act?" + q.Encode(), Act: true, Danger: do == doDiscard || do == doDiscardDead}
 }
@@ -108,14 +109,6 @@ func actLink(do string, q url.Values) *link {
 func quiet(l *link) *link {
 	l.Quiet = true
 	return l
-}
-
-func clone(q url.Values) url.Values {
-	out := url.Values{}
-	for name, values := range q {
-		out[name] = append([]string(nil), values...)
-	}
-	return out
 }
 
 // recordActs are what can be done about a record, quietly: what should be done is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -196,11 +197,9 @@ func (b *browser) page(path string) string {
 // post sends a form as a page of the console does.
 func (b *browser) post(path string, form url.Values) (int, string) {
 	b.Helper()
-	form = clone(form)
-	if b.csrf != "" && !form.Has("csrf") {
-		form.Set("csrf", b.csrf)
-	}
-	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+path, strings.NewReader(form.Encode()))
+	sent := url.Values{"csrf": {b.csrf}}
+	maps.Copy(sent, form)
+	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+path, strings.NewReader(sent.Encode()))
 	b.must(err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Origin", b.url)
