@@ -39,6 +39,17 @@ func newAlertNight(t *testing.T, route, binding string, replace ...string) *aler
 	return n
 }
 
+// stuck starts the bridge with a destination that answers with a status, and posts a
+// message, after which the scrape has the line.
+func (n *alertNight) stuck(status int, line string) (*night, int) {
+	n.Helper()
+	n.dest.answers(status)
+	n.start()
+	n.post(202, "m-1", "cust-7781", body)
+	n.shows(line)
+	return n.night, 0
+}
+
 // shows waits until the scrape has a line.
 func (n *alertNight) shows(line string) {
 	n.Helper()
@@ -70,12 +81,7 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		return n.night, 2
 	},
 	"GobridgeDestinationDown": func(t *testing.T) (*night, int) {
-		n := newAlertNight(t, "", "")
-		n.dest.answers(401)
-		n.start()
-		n.post(202, "m-1", "cust-7781", body)
-		n.shows("gobridge_circuit_open" + onCRM + "1")
-		return n.night, 0
+		return newAlertNight(t, "", "").stuck(401, "gobridge_circuit_open"+onCRM+"1")
 	},
 	"GobridgeOutboxStuck": func(t *testing.T) (*night, int) {
 		n := newAlertNight(t, "", "")
@@ -101,12 +107,7 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		return n.night, 0
 	},
 	"GobridgeKeysHalted": func(t *testing.T) (*night, int) {
-		n := newAlertNight(t, "\n    on_failure: halt_key", "")
-		n.dest.answers(400)
-		n.start()
-		n.post(202, "m-1", "cust-7781", body)
-		n.shows("gobridge_outbox_halted" + onCRM + "1")
-		return n.night, 0
+		return newAlertNight(t, "\n    on_failure: halt_key", "").stuck(400, "gobridge_outbox_halted"+onCRM+"1")
 	},
 	"GobridgePaused": func(t *testing.T) (*night, int) {
 		n := newAlertNight(t, "", "")
@@ -116,20 +117,12 @@ var alertStates = map[string]func(t *testing.T) (n *night, also int){
 		return n.night, 0
 	},
 	"GobridgeDeadLetters": func(t *testing.T) (*night, int) {
-		n := newAlertNight(t, "", "")
-		n.dest.answers(422)
-		n.start()
-		n.post(202, "m-1", "cust-7781", body)
-		n.shows("gobridge_outbox_dead_depth" + onCRM + "1")
-		return n.night, 0
+		return newAlertNight(t, "", "").stuck(422, "gobridge_outbox_dead_depth"+onCRM+"1")
 	},
 	"GobridgeMessagesRefused": func(t *testing.T) (*night, int) {
 		n := newAlertNight(t, "", "\n        max_outbox_depth: 1")
-		n.dest.answers(403)
-		n.start()
-		n.post(202, "m-1", "cust-7781", body)
-		n.shows("gobridge_circuit_open" + onCRM + "1") // it has been sent, and
-		n.shows("gobridge_outbox_depth" + onCRM + "1") // is back
+		n.stuck(403, "gobridge_circuit_open"+onCRM+"1") // it has been sent, and
+		n.shows("gobridge_outbox_depth" + onCRM + "1")  // is back
 		n.post(503, "m-2", "b", body)
 		n.shows(`gobridge_messages_refused_total\{reason="full",route="orders"\} 1`)
 		return n.night, 0
