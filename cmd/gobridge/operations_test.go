@@ -111,3 +111,21 @@ func TestDemo(t *testing.T) {
 		}
 	}
 }
+
+// TestREADMENamesEveryRoom: each folder of the first level is in its table.
+func TestREADMENamesEveryRoom(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "../../README.md"), "| room |")
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !e.IsDir() || strings.HasPrefix(name, ".") || name == "bin" || name == "data" || name == "docs" {
+			continue
+		}
+		if !strings.Contains(table, "`"+name+"`") && !strings.Contains(table, "`"+name+"/") {
+			t.Errorf("the table of rooms lacks %s", name)
+		}
+	}
+}
