@@ -28,8 +28,37 @@ var knownNames = []string{
 // can't be right, or a CloudEvent that is not valid. Other kinds of events than
 // JSON, batches among them, are payloads like any other.
 //
-// The envelope's payload is m's, or a part of it.
+// The envelope's payload is m's, or a part of it. With an error the envelope is what
+// came: payload, content type and all pairs as headers, but for those that no message
+// can have, one without a name and one with the ordering key's.
 func (p Protocol) Decode(m Message) (messaging.Envelope, error) {
+	e, err := p.decode(m)
+	if err != nil {
+		return raw(m), err
+	}
+	return e, nil
+}
+
+// raw is what came, of what is no message.
+func raw(m Message) messaging.Envelope {
+	e := messaging.Envelope{ContentType: m.ContentType, Payload: m.Payload, Headers: make(messaging.Headers, len(m.Pairs))}
+	for _, pair := range m.Pairs {
+		if pair.Name != "" && !strings.EqualFold(pair.Name, ownKey) {
+			join(e.Headers, pair)
+		}
+	}
+	return e
+}
+
+// join adds a header; one that is there already becomes a list.
+func join(headers messaging.Headers, pair Pair) {
+	if before, again := headers[pair.Name]; again {
+		pair.Value = before + "," + pair.Value
+	}
+	headers[pair.Name] = pair.Value
+}
+
+func (p Protocol) decode(m Message) (messaging.Envelope, error) {
 	r := reader{p: p, own: make(map[string]string, 16), headers: make(messaging.Headers, len(m.Pairs))}
 	e := messaging.Envelope{ContentType: m.ContentType, Payload: m.Payload}
 	if err := r.readOwn(m.Pairs); err != nil {
@@ -114,11 +143,7 @@ func (r *reader) plain(pairs []Pair, leaveOut func(name string) bool) {
 		if isOwn(pair.Name) && !isLasting(pair.Name) || leaveOut != nil && leaveOut(pair.Name) {
 			continue
 		}
-		value := pair.Value
-		if before, again := r.headers[pair.Name]; again {
-			value = before + "," + value
-		}
-		r.headers[pair.Name] = value
+		join(r.headers, pair)
 	}
 }
 

@@ -17,12 +17,13 @@
 //	gobridge-route, -binding, -partition, -seq, -token-version, -attempt, -redrives
 //	                        tell of the delivery
 //
-// What is empty is left out, unless an event beside it says something else. Values are as they are, not escaped. A header can't
-// stand by itself if its name is empty, content-type, begins with gobridge- or
-// would be taken for an attribute of the event beside it, if it is
-// content-encoding and the payload is in JSON, or if [Protocol].Carries says so; gobridge-headers has it as name=value&name=value,
-// both percent-encoded, as [JoinHeaders] writes it. The time before which a
-// message is not to be delivered has passed, and does not travel.
+// What is empty is left out, unless an event beside it says something else. Values
+// are as they are, not escaped. A header can't stand by itself if its name is empty,
+// content-type, begins with gobridge- or would be taken for an attribute of the event
+// beside it, if it is content-encoding and the payload is in JSON, or if
+// [Protocol].Carries says so; gobridge-headers has it as name=value&name=value, both
+// percent-encoded, as [JoinHeaders] writes it. The time before which a message is not
+// to be delivered has passed, and does not travel.
 //
 // # CloudEvents
 //
@@ -162,8 +163,6 @@ const (
 	ownToken     = "gobridge-token-version"
 	ownAttempt   = "gobridge-attempt"
 	ownRedrives  = "gobridge-redrives"
-	eventNone    = "none"
-	eventMade    = "made"
 	contentType  = "content-type"
 	// contentEncoding is how the payload is packed, and not the JSON around it.
 	contentEncoding = "content-encoding"

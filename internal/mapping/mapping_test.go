@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -424,6 +425,21 @@ func TestDecodeRefuses(t *testing.T) {
 		if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %s", m, err, want)
 		}
+	}
+}
+
+// What is no message is given back as it came, but for what no store takes.
+func TestDecodeGivesBackWhatItRefuses(t *testing.T) {
+	e, err := protocols["kafka"].Decode(mapping.Message{
+		ContentType: "text/plain", Payload: []byte("p"),
+		Pairs: pairs("gobridge-expires-at", "soon", "a", "1", "a", "2", "", "nameless", "Gobridge-Ordering-Key", "k"),
+	})
+	want := messaging.Envelope{
+		ContentType: "text/plain", Payload: []byte("p"),
+		Headers: messaging.Headers{"gobridge-expires-at": "soon", "a": "1,2"},
+	}
+	if err == nil || !reflect.DeepEqual(e, want) {
+		t.Errorf("got %+v, %v, want %+v and why it is none", e, err, want)
 	}
 }
 

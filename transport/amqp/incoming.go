@@ -69,15 +69,8 @@ const endOfTime = 9214646400
 func incoming(d *amqp091.Delivery, dedupe Dedupe) gobridge.Incoming {
 	m := mapping.Message{ContentType: d.ContentType, Pairs: pairs(d), Payload: d.Body}
 	e, err := protocol.Decode(m)
-	if _, ok := d.Headers[unreadable]; ok {
+	if _, ok := d.Headers[unreadable]; ok { // by its name it is refused already
 		err = errUnreadable
-	}
-	if err != nil {
-		e = messaging.Envelope{ContentType: d.ContentType, Payload: d.Body, Headers: messaging.Headers{}}
-		for _, p := range m.Pairs {
-			e.Headers[p.Name] = p.Value
-		}
-		delete(e.Headers, messaging.HeaderOrderingKey)
 	}
 	if e.Headers == nil {
 		e.Headers = messaging.Headers{}

@@ -68,9 +68,6 @@ func incoming(r *kgo.Record, topicID [16]byte, order Order) gobridge.Incoming {
 		m.Pairs = append(m.Pairs, mapping.Pair{Name: h.Key, Value: string(h.Value)})
 	}
 	e, err := protocol.Decode(m)
-	if err != nil {
-		e = raw(m)
-	}
 	if e.ID == "" {
 		e.ID = place(r, topicID)
 	}
@@ -104,22 +101,6 @@ func note(e *messaging.Envelope, name, value string) {
 		e.Headers = messaging.Headers{}
 	}
 	e.Headers[name] = value
-}
-
-// raw is what came, of a record that is no message.
-func raw(m mapping.Message) messaging.Envelope {
-	e := messaging.Envelope{ContentType: m.ContentType, Payload: m.Payload, Headers: messaging.Headers{}}
-	for _, p := range m.Pairs {
-		if p.Name == "" || strings.EqualFold(p.Name, headerOrderingKey) { // no store takes those
-			continue
-		}
-		value := p.Value
-		if before, again := e.Headers[p.Name]; again {
-			value = before + "," + value
-		}
-		e.Headers[p.Name] = value
-	}
-	return e
 }
 
 // place is the identity of a record whose producer gave it none.

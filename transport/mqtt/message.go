@@ -55,7 +55,8 @@ func decode(p *packets.Publish, idProperty string, now time.Time) (messaging.Env
 	}
 	e, err := protocol.Decode(m)
 	if err != nil {
-		return raw(p), err
+		e.Subject = p.Topic
+		return e, err
 	}
 	if given != "" {
 		e.ID = given
@@ -107,25 +108,6 @@ func property(p *packets.Publish, name string) string {
 		}
 	}
 	return ""
-}
-
-// raw is a packet as it came, for the dead letters.
-func raw(p *packets.Publish) messaging.Envelope {
-	e := messaging.Envelope{Subject: p.Topic, Payload: p.Payload}
-	if p.Properties == nil {
-		return e
-	}
-	e.ContentType = p.Properties.ContentType
-	for _, u := range p.Properties.User {
-		if e.Headers == nil {
-			e.Headers = messaging.Headers{}
-		}
-		if before, again := e.Headers[u.Key]; again {
-			u.Value = before + "," + u.Value
-		}
-		e.Headers[u.Key] = u.Value
-	}
-	return e
 }
 
 // encode makes the packet of a delivery, and reports what MQTT can't carry of it.

@@ -12,7 +12,6 @@ import (
 	"gobridge"
 	"gobridge/internal/mapping"
 	"gobridge/internal/percent"
-	"gobridge/messaging"
 )
 
 // Names of headers that mean something here.
@@ -121,9 +120,6 @@ func incoming(m *client.Msg, meta *client.MsgMetadata) gobridge.Incoming {
 	// In an order that is the same with every delivery, however names are spelt.
 	slices.SortStableFunc(in.Pairs, func(a, b mapping.Pair) int { return strings.Compare(a.Name, b.Name) })
 	e, err := protocol.Decode(in)
-	if err != nil {
-		e = raw(in)
-	}
 	if e.ID == "" {
 		e.ID = identity(meta)
 	}
@@ -134,18 +130,6 @@ func incoming(m *client.Msg, meta *client.MsgMetadata) gobridge.Incoming {
 		e.CreatedAt = meta.Timestamp.UTC()
 	}
 	return gobridge.Incoming{Envelope: e, Reject: err}
-}
-
-// raw keeps what is no message as it came.
-func raw(m mapping.Message) messaging.Envelope {
-	e := messaging.Envelope{ContentType: m.ContentType, Payload: m.Payload, Headers: make(messaging.Headers, len(m.Pairs))}
-	for _, p := range m.Pairs {
-		if before, twice := e.Headers[p.Name]; twice {
-			p.Value = before + "," + p.Value
-		}
-		e.Headers[p.Name] = p.Value
-	}
-	return e
 }
 
 // identity names a message of a stream. A stream that is made again counts from 1
