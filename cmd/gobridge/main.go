@@ -111,7 +111,13 @@ func newRun(stdout, stderr io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run the bridge until it is told to stop (SIGINT or SIGTERM); SIGHUP reloads the file",
-		Args:  oneFile,
+		Long: `Run the bridge until it is told to stop (SIGINT or SIGTERM); SIGHUP reloads the file.
+
+The first signal to stop ends it in order: no more is taken, and what is on its
+way is settled. The second ends it at once. SIGHUP has the file read again, all of
+it or nothing. A terminal that is closed sends SIGHUP, too, and the bridge goes on
+without it: stop it with Ctrl-C before.`,
+		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0])
 			if err != nil {

@@ -215,10 +215,7 @@ func (p *place) command(args []string) string {
 	if len(args) < 2 || args[0] != "gobridge" || args[1] == "validate" {
 		return shell(args)
 	}
-	file := p.config
-	if file == "" && p.db == "" && p.admin == "" {
-		file = os.Getenv(configEnv)
-	}
+	file := p.file()
 	switch {
 	case args[1] == "run" || args[1] == "try":
 		if file == "" {
