@@ -146,7 +146,7 @@ func (s *Store) settle(ctx context.Context, op string, token gobridge.Token, all
 		})
 		for p, d := range figures {
 			s.count(ctx, call{op, p}, p, d)
-			if d != (delta{}) {
+			if d.pending > 0 || d != (delta{}) && s.hasKeys(p) {
 				touched = append(touched, p)
 			}
 		}
@@ -156,6 +156,16 @@ func (s *Store) settle(ctx context.Context, op string, token gobridge.Token, all
 		return fail(op, "", firstErr)
 	}
 	return settleError(failed)
+}
+
+// hasKeys reports whether records of a partition that this handle claims from may
+// have others waiting behind them. Who is told of one that ended without any pays for
+// a claim that finds nothing.
+func (s *Store) hasKeys(p gobridge.Partition) bool {
+	st := s.state(p)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.keyed
 }
 
 // settleError is the error that names those that failed, nil if there are none.
@@ -249,7 +259,9 @@ func (s *Store) DeadLetter(ctx context.Context, token gobridge.Token, burials []
 		e := &gobridge.Error{Op: op, Partition: b.Ref.Partition, Ref: b.Ref, Err: err}
 		switch {
 		case err == nil:
-			touched = append(touched, b.Ref.Partition)
+			if s.hasKeys(b.Ref.Partition) {
+				touched = append(touched, b.Ref.Partition)
+			}
 		case errors.Is(err, gobridge.ErrStaleFencingToken):
 			e.Err = gobridge.ErrStaleFencingToken
 			failed[i] = e
