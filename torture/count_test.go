@@ -152,7 +152,7 @@ func countOnTable(t *testing.T, processes int) counted {
 	time.Sleep(idle)
 	out.idle, out.leases = float64(calls.sum(false))/idle.Minutes(), float64(calls.sum(true))/idle.Minutes()
 
-	// One after the other, so that what is counted does not depend on which of them
+	// One after the other, so that what is counted depends little on which of them
 	// happen to be claimed together.
 	front := open("front").Route("r")
 	publish := func(id, key string) {
@@ -203,7 +203,8 @@ func TestCountsOnATable(t *testing.T) {
 		c := got[n]
 		t.Logf("%d processes: %.3f requests a message; idle, a minute: %.0f for messages, %.0f for leases; %d sends in flight; moved %v",
 			n, c.perMessage, c.idle, c.leases, c.inFlight, c.moved)
-		if more := c.perMessage / got[1].perMessage; more > 1.1 {
+		// A quarter is more than what the phases of the polls make of it.
+		if more := c.perMessage / got[1].perMessage; more > 1.25 {
 			t.Errorf("%d processes make %.2f times the requests for a message that one makes", n, more)
 		}
 		if want := int64(countedPartitions * countedInFlight); c.inFlight != want {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds the wait for something that is sure to happen, quiet how long
 // a test looks for what must not happen.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	quiet    = 50 * time.Millisecond
 )
 

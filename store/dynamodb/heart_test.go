@@ -32,6 +32,13 @@ func newLeaseWorld(t *testing.T) *leaseWorld {
 	return w
 }
 
+// newPatientLeaseWorld is one that waits between attempts, for a bubble of synctest.
+func newPatientLeaseWorld(t *testing.T) *leaseWorld {
+	w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
+	w.leases = w.db.open(t, nil, nil).Leases()
+	return w
+}
+
 func (w *leaseWorld) another() gobridge.LeaseStore {
 	s := w.db.open(w, nil, nil)
 	s.Impatient()
@@ -181,27 +188,29 @@ func TestTakeoverBesideARenewal(t *testing.T) {
 
 // TestOneRowThatFailsKeepsTheOthers: what was renewed is told beside the error.
 func TestOneRowThatFailsKeepsTheOthers(t *testing.T) {
-	w := newLeaseWorld(t)
-	leases := w.acquire(0, 1, 2)
-	for i := range leases {
-		leases[i].LastError = fmt.Sprint("error ", i) // so that every row is written
-	}
-	w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
-		if c.Operation == "UpdateItem" && c.Keys[0].Sort == "r/b/1" {
-			return &fakedynamo.Fault{Kind: fakedynamo.Throttle}
+	synctest.Test(t, func(t *testing.T) {
+		w := newPatientLeaseWorld(t)
+		leases := w.acquire(0, 1, 2)
+		for i := range leases {
+			leases[i].LastError = fmt.Sprint("error ", i) // so that every row is written
 		}
-		return nil
-	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // it would try for as long as it may
-	defer cancel()
-	renewed, err := w.leases.Renew(ctx, leases)
-	if err == nil || len(renewed) != 2 {
-		t.Fatalf("renewed %+v, %v; want the two others and an error", renewed, err)
-	}
-	w.db.server.SetHooks(fakedynamo.Hooks{})
-	if renewed = w.renew(leases...); len(renewed) != 3 {
-		t.Errorf("afterwards %d are renewed", len(renewed))
-	}
+		w.db.server.SetHooks(fakedynamo.Hooks{Before: func(c *fakedynamo.Call) *fakedynamo.Fault {
+			if c.Operation == "UpdateItem" && c.Keys[0].Sort == "r/b/1" {
+				return &fakedynamo.Fault{Kind: fakedynamo.Throttle}
+			}
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it would try for as long as it may
+		defer cancel()
+		renewed, err := w.leases.Renew(ctx, leases)
+		if err == nil || len(renewed) != 2 {
+			t.Fatalf("renewed %+v, %v; want the two others and an error", renewed, err)
+		}
+		w.db.server.SetHooks(fakedynamo.Hooks{})
+		if renewed = w.renew(leases...); len(renewed) != 3 {
+			t.Errorf("afterwards %d are renewed", len(renewed))
+		}
+	})
 }
 
 // TestALateRequestBringsNothingBack: a row that was to come under a heart that has
@@ -240,8 +249,7 @@ func TestALateRequestBringsNothingBack(t *testing.T) {
 // learned it. When he gives it up, the heart must not go on renewing it.
 func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
-		w.leases = w.db.open(t, nil, nil).Leases() // waits between attempts
+		w := newPatientLeaseWorld(t)
 		leases := w.renew(w.acquire(0, 1)...)
 		asked := slices.Clone(leases)
 		asked[0].LastError = "claim failed"
@@ -280,8 +288,7 @@ func TestALostAnswerIsNoRenewalForEver(t *testing.T) {
 // taking over from a process that does not hear.
 func TestARenewalEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &leaseWorld{T: t, db: newDatabase(t, storetest.Options{}, fakedynamo.Options{})}
-		w.leases = w.db.open(t, nil, nil).Leases()
+		w := newPatientLeaseWorld(t)
 		leases := w.renew(w.acquire(0)...)
 		changed := slices.Clone(leases)
 		changed[0].LastError = "claim failed" // renewed by its row

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -154,16 +155,20 @@ func TestThrottledForLong(t *testing.T) {
 	if got := w.claim(w.s, 10); len(got) != 1 {
 		t.Fatalf("claimed %q", got)
 	}
-	w.db.server.SetHooks(fakedynamo.Hooks{Before: func(*fakedynamo.Call) *fakedynamo.Fault {
-		return &fakedynamo.Fault{Kind: fakedynamo.Throttle}
-	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	err := w.s.Persist(ctx, records("", "b"))
-	var throttled smithy.APIError
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &throttled) {
-		t.Errorf("Persist until its deadline: %v, want the deadline and DynamoDB's own error", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		db := newDatabase(t, storetest.Options{}, fakedynamo.Options{})
+		s := db.open(t, nil, nil) // waits between attempts
+		db.server.SetHooks(fakedynamo.Hooks{Before: func(*fakedynamo.Call) *fakedynamo.Fault {
+			return &fakedynamo.Fault{Kind: fakedynamo.Throttle}
+		}})
+		err := s.Persist(ctx, records("", "b"))
+		var throttled smithy.APIError
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &throttled) {
+			t.Errorf("Persist until its deadline: %v, want the deadline and DynamoDB's own error", err)
+		}
+	})
 }
 
 // TestPersistItems writes records beside the user's own row.
