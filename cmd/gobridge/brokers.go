@@ -102,6 +102,26 @@ func (b brokers) receivers(c *config.Config, there map[string]gobridge.Receiver)
 	return out, errors.Join(errs...)
 }
 
+// sender makes the sender of a binding that uses a connection, or is a webhook; nil for
+// another one.
+func (b brokers) sender(c *config.Config, route, binding string) (gobridge.Sender, error) {
+	of := c.Routes[route].Bindings[binding]
+	where := []string{"routes", route, "bindings", binding}
+	var sender gobridge.Sender
+	var err error
+	switch name, kind := of.Connection(); {
+	case kind != "":
+		sender, err = b[name].sender(route, binding, of)
+	case of.Webhook != nil:
+		sender, err = newWebhook(of)
+		where = append(where, "webhook")
+	}
+	if err != nil {
+		return nil, c.Wrong(err, where...)
+	}
+	return sender, nil
+}
+
 // clientTLS returns how a connection is encrypted, nil for not at all.
 func clientTLS(c *config.ClientTLS) *clienttls.Options {
 	if c == nil {

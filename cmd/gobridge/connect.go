@@ -79,23 +79,12 @@ func endpoints(c *config.Config, brokers brokers) ([]*endpoint, error) {
 	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		add(route, receivers[route])
-		bindings := c.Routes[route].Bindings
-		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
-			b := bindings[binding]
-			switch name, kind := b.Connection(); {
-			case kind != "":
-				sender, err := brokers[name].sender(route, binding, b)
-				if err != nil {
-					return nil, c.Wrong(err, "routes", route, "bindings", binding)
-				}
-				add(route+"/"+binding, sender)
-			case b.Webhook != nil:
-				sender, err := newWebhook(b)
-				if err != nil {
-					return nil, c.Wrong(err, "routes", route, "bindings", binding, "webhook")
-				}
-				add(route+"/"+binding, sender)
+		for _, binding := range slices.Sorted(maps.Keys(c.Routes[route].Bindings)) {
+			sender, err := brokers.sender(c, route, binding)
+			if err != nil {
+				return nil, err
 			}
+			add(route+"/"+binding, sender)
 		}
 	}
 	return out, nil

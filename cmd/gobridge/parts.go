@@ -78,18 +78,11 @@ func (p *parts) addSender(route, binding string, old *parts) error {
 		}
 		return nil
 	}
-	var sender gobridge.Sender
-	var err error
-	name, kind := b.Connection()
+	sender, err := p.brokers.sender(p.config, route, binding)
 	switch {
-	case kind != "":
-		if sender, err = p.brokers[name].sender(route, binding, b); err != nil {
-			return p.config.Wrong(err, "routes", route, "bindings", binding)
-		}
-	case b.Webhook != nil:
-		if sender, err = newWebhook(b); err != nil {
-			return p.config.Wrong(err, "routes", route, "bindings", binding, "webhook")
-		}
+	case err != nil:
+		return err
+	case sender != nil:
 	case b.File != nil:
 		if sender, err = jsonlines.OpenFile(b.File.Path, jsonlines.Options{}); err != nil {
 			return &failure{fmt.Errorf("routes.%s.bindings.%s: %w", route, binding, err)}

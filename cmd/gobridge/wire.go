@@ -85,18 +85,9 @@ func checkParts(c *config.Config) error {
 		errs = append(errs, err)
 	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
-		bindings := c.Routes[route].Bindings
-		for _, binding := range slices.Sorted(maps.Keys(bindings)) {
-			b := bindings[binding]
-			if b.Webhook != nil {
-				if _, err := newWebhook(b); err != nil {
-					errs = append(errs, c.Wrong(err, "routes", route, "bindings", binding, "webhook"))
-				}
-			}
-			if name, kind := b.Connection(); kind != "" {
-				if _, err := brokers[name].sender(route, binding, b); err != nil {
-					errs = append(errs, c.Wrong(err, "routes", route, "bindings", binding))
-				}
+		for _, binding := range slices.Sorted(maps.Keys(c.Routes[route].Bindings)) {
+			if _, err := brokers.sender(c, route, binding); err != nil {
+				errs = append(errs, err)
 			}
 		}
 	}
