@@ -57,7 +57,7 @@ type SQLite struct {
 	Retention Duration `config:"retention" default:"24h" doc:"How long the identity of a message that has ended is remembered: within this time a repeated message is known as a duplicate."`
 
 	DeadRetention  Duration `config:"dead_retention" default:"30d" doc:"How long dead letters are kept for a person to see. Older ones are discarded."`
-	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each destination may have. When they are full, what fails next halts its key instead."`
+	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each partition of a destination may have. When they are full, what fails next halts its key instead."`
 }
 
 // DynamoDB is a table.
@@ -69,7 +69,7 @@ type DynamoDB struct {
 
 	Retention      Duration `config:"retention" default:"24h" doc:"How long the identity of a message that has ended is remembered: within this time a repeated message is known as a duplicate."`
 	DeadRetention  Duration `config:"dead_retention" default:"30d" doc:"How long dead letters are kept for a person to see. Older ones are discarded."`
-	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each destination may have. When they are full, what fails next halts its key instead."`
+	MaxDeadLetters int      `config:"max_dead_letters" min:"1" default:"100000" doc:"How many dead letters each partition of a destination may have. When they are full, what fails next halts its key instead."`
 }
 
 // Memory has no settings.

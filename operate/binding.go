@@ -18,6 +18,14 @@ type bindingOf struct {
 
 func (b *bindingOf) name() string { return b.Route + "/" + b.Binding }
 
+// part names one of its partitions in a sentence about it, if it has several.
+func (b *bindingOf) part(p gobridge.Partition) string {
+	if len(b.partitions) > 1 {
+		return "its partition " + string(p)
+	}
+	return "it"
+}
+
 // of is over how many partitions the binding is spread: as configured, or else
 // as it was last.
 func (b *bindingOf) of() int {

@@ -211,7 +211,7 @@ func TestADeadOwnerIsToldFromAWrongClock(t *testing.T) {
 	lease, err := w.store.Leases().Acquire(t.Context(), gobridge.AcquireRequest{Partition: crm, Owner: token.Owner, Term: 300 * time.Millisecond})
 	w.must(err)
 	w.now = start.Add(24 * time.Hour)
-	w.want(w.explain("a"), "its owner host-123-ABCDEFGH died: it gave no sign since 2026-03-01 12:00", "gobridge run")
+	w.want(w.explain("a"), "its owner, the bridge host-123-ABCDEFGH, is dead or cut off: it gave no sign since 2026-03-01 12:00", "gobridge run")
 	// One whose clock is a day behind, and who renews.
 	slow := w.store.Handle(func() time.Time { return start })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -294,8 +294,8 @@ func (v *view) notDue(b *bindingOf, r *gobridge.Record) (string, []Step) {
 // retried is about a record that failed before.
 func (v *view) retried(b *bindingOf, r *gobridge.Record, next string) (string, []Step) {
 	steps := []Step{
-		{mend(r.Error) + "; to try it at once", gobridgeDo("retry", b.name(), "--id", r.Envelope.ID)},
-		{"or end it, so that its key goes on", gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
+		{mend(r.Error) + "; then wait, or have it tried at once", gobridgeDo("retry", b.name(), "--id", r.Envelope.ID)},
+		{"or, if it must not go at all, discard it for good" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
 	}
 	return fmt.Sprintf("%s (%s) and %s", failedHow(r), oneLine(r.Error), next), steps
 }
@@ -307,7 +307,7 @@ func (v *view) whyHalted(b *bindingOf, r *gobridge.Record, e *gobridge.Explanati
 	if e.Head != nil {
 		head = e.Head
 	}
-	steps = append(steps, Step{"or end the message that failed", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)})
+	steps = append(steps, Step{"or, if the message that failed must not go at all, discard it for good first", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)})
 	return "waits: " + f.Text, steps
 }
 
@@ -363,12 +363,12 @@ func (v *view) dead(b *bindingOf, r *gobridge.Record, at string) (string, []Step
 	if r.Expired(v.now) {
 		return text + "; it has expired, and is not delivered any more", []Step{
 			{"take out what it says", gobridgeDo("dead", "export", b.name(), "--id", r.Envelope.ID)},
-			{"or end it", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
+			{"or discard it for good", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
 		}
 	}
 	return text, []Step{
 		{mend(r.Error) + ", then send it again", gobridgeDo("dead", "redrive", b.name(), "--id", r.Envelope.ID)},
-		{"or end it", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
+		{"or discard it for good", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
 	}
 }
 

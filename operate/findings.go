@@ -51,13 +51,14 @@ func (v *view) removed(b *bindingOf) *Finding {
 		return &Finding{State: StateParked, Note: true, Text: "the configuration has no such binding, and parks its records"}
 	}
 	f := &Finding{
-		State: StateRemoved, Text: "the configuration has no such binding: its messages go nowhere, and a bridge refuses to start with them",
-		Steps: []Step{{Text: "restore it, or list " + b.name() + " under parked: to let its records wait"}},
+		State: StateRemoved,
+		Text:  "the configuration has no binding " + b.name() + ": what it holds is kept and goes nowhere, and until that is settled a bridge refuses to start",
+		Steps: []Step{{Text: "put it back into the configuration, or list " + b.name() + " under parked: to let its messages wait"}},
 	}
 	if to := v.elsewhere(b); to != "" {
-		f.Steps = append(f.Steps, Step{"or move them to another binding", gobridgeDo("move", b.name(), to)})
+		f.Steps = append(f.Steps, Step{"or move what waits to another binding, in its order", gobridgeDo("move", b.name(), to)})
 	}
-	f.Steps = append(f.Steps, Step{"or end them", gobridgeDo("discard", b.name())})
+	f.Steps = append(f.Steps, Step{"or discard it for good", gobridgeDo("discard", b.name())})
 	return f
 }
 
@@ -92,25 +93,22 @@ func (v *view) unowned(b *bindingOf) *Finding {
 	for i := range b.partitions {
 		s := &b.partitions[i]
 		o := v.owners[s.Partition]
-		run := []Step{{"start a bridge", gobridgeDo("run")}}
+		run := []Step{{"start a bridge with its configuration, which does no harm if another runs", gobridgeDo("run")}}
 		switch {
 		case v.desk.leases == nil || o.alive:
 		case !o.known || o.lease.Released:
-			what := "it"
-			if len(b.partitions) > 1 {
-				what = "its partition " + string(s.Partition)
-			}
-			return &Finding{State: StateNoOwner, Text: "no process drains " + what, Steps: run}
+			return &Finding{State: StateNoOwner, Text: "no process drains " + b.part(s.Partition) + "; what waits is kept", Steps: run}
 		case len(v.store) > 0:
 			// It may well live: whoever can't write can't renew its lease.
 			return &Finding{
 				State: StateStaleOwner, Since: o.lease.RenewedAt,
-				Text: fmt.Sprintf("its owner %s has not renewed its lease since %s, for which the store must take writes", o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
+				Text: fmt.Sprintf("its owner %s has not renewed its lease since %s, which it can't while the store takes no writes", o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
 			}
 		default:
 			return &Finding{
 				State: StateStaleOwner, Since: o.lease.RenewedAt,
-				Text:  fmt.Sprintf("its owner %s died: it gave no sign since %s", o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
+				Text: fmt.Sprintf("its owner, the bridge %s, is dead or cut off: it gave no sign since %s, and no other has taken over; what waits is kept",
+					o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
 				Steps: run,
 			}
 		}
@@ -124,10 +122,13 @@ func (v *view) outage(b *bindingOf) *Finding {
 		if c == nil {
 			continue
 		}
-		text := fmt.Sprintf("down since %s: %s", clock(c.Since, v.now), oneLine(c.Error))
+		text := fmt.Sprintf("down since %s: %s; what waits is kept, and it is tried again by itself", clock(c.Since, v.now), oneLine(c.Error))
+		if c.NextProbe.After(v.now) {
+			text += " at " + clock(c.NextProbe, v.now)
+		}
 		return &Finding{
 			State: StateDown, Since: c.Since, Text: text,
-			Steps: []Step{{mend(c.Error) + "; it is tried again by itself, or at once with", gobridgeDo("retry", b.name())}},
+			Steps: []Step{{mend(c.Error) + "; then wait, or have it tried at once", gobridgeDo("retry", b.name())}},
 		}
 	}
 	return nil
@@ -155,7 +156,7 @@ func mend(text string) string {
 	case has("no such host", "404", "405", "410", "421", "redirect"):
 		return "fix the address"
 	case has("401", "403", "407", "nauthorized", "orbidden"):
-		return "fix the credential"
+		return "fix the credential that the configuration gives this destination"
 	case has("429"):
 		return "it asks to slow down: lower the rate"
 	}
@@ -178,7 +179,7 @@ func (v *view) full(b *bindingOf) *Finding {
 		State: StateFull, Text: fmt.Sprintf("full: %d of %d wait, and %s", waiting, b.plan.MaxOutboxDepth, then),
 		Steps: []Step{
 			{"let it drain, or raise max_outbox_depth", nil},
-			{"or end what waits", gobridgeDo("discard", b.name())},
+			{"or discard what waits for good", gobridgeDo("discard", b.name())},
 		},
 	}
 }
@@ -190,15 +191,25 @@ func (v *view) deadFull(b *bindingOf) *Finding {
 		tight := v.limits.MaxDeadBytes > 0 && s.DeadBytes >= v.limits.MaxDeadBytes
 		if v.limits.MaxDead > 0 && s.Dead >= v.limits.MaxDead || tight {
 			return &Finding{
-				State: StateDeadFull, Text: fmt.Sprintf("there is no room for more dead letters than these %d: whatever fails next halts its key", s.Dead),
+				State: StateDeadFull,
+				Text:  fmt.Sprintf("%s is at its limit of %s: whatever fails next stays where it is and halts its key", b.part(s.Partition), v.deadLimit(s)),
 				Steps: []Step{
-					{"mend what they failed for, and send them again", gobridgeDo("dead", "redrive", b.name())},
-					{"or end them", gobridgeDo("dead", "discard", b.name())},
+					{"see what they failed for", gobridgeDo("dead", "list", b.name())},
+					{"mend that, and send them again", gobridgeDo("dead", "redrive", b.name())},
+					{"or discard them for good", gobridgeDo("dead", "discard", b.name())},
 				},
 			}
 		}
 	}
 	return nil
+}
+
+// deadLimit says how many dead letters a partition has, and what bounds them.
+func (v *view) deadLimit(s *gobridge.Stats) string {
+	if v.limits.MaxDead > 0 && s.Dead >= v.limits.MaxDead {
+		return fmt.Sprintf("%d dead letters (max_dead_letters)", s.Dead)
+	}
+	return fmt.Sprintf("%d MiB of dead letters", v.limits.MaxDeadBytes>>20)
 }
 
 func (v *view) halted(b *bindingOf) []Finding {
@@ -214,7 +225,7 @@ func (v *view) halted(b *bindingOf) []Finding {
 	c := &halts[0]
 	f := v.haltedBy(c)
 	if n := len(halts); n > 1 {
-		f.Text = fmt.Sprintf("%d keys are halted, the first, %s, %s", n, haltOf(c), because(c.Since, c.By, c.Reason, v.now))
+		f.Text = fmt.Sprintf("%d keys are halted, the first, %s, %s", n, haltOf(c), v.haltedSince(c))
 	}
 	return []Finding{*f}
 }
@@ -233,12 +244,22 @@ func (v *view) haltedBy(c *gobridge.Control) *Finding {
 	}
 	name := c.Route + "/" + c.Binding
 	return &Finding{
-		State: StateHalted, Since: c.Since, Text: what + " is halted " + because(c.Since, c.By, c.Reason, v.now),
+		State: StateHalted, Since: c.Since, Text: what + " is halted " + v.haltedSince(c),
 		Steps: []Step{
-			{"see what it waits for", gobridgeDo("explain", haltOf(c))},
-			{"mend it, then let it go on", append(gobridgeDo("resume", name), flag...)},
+			{"see which message failed, and what waits behind it", gobridgeDo("explain", haltOf(c))},
+			{"mend the cause, then let it go on: the message that failed is sent again first", append(gobridgeDo("resume", name), flag...)},
 		},
 	}
+}
+
+// haltedSince says since when something is halted, by whom and why. A bridge halts by
+// itself, and is no person that could be asked.
+func (v *view) haltedSince(c *gobridge.Control) string {
+	by := c.By
+	if process(by) != "" {
+		by = "the bridge " + by
+	}
+	return because(c.Since, by, c.Reason, v.now)
 }
 
 // failing speaks of the oldest record if it is being tried again and again.
@@ -258,15 +279,35 @@ func (v *view) failing(ctx context.Context, b *bindingOf) (*Finding, error) {
 		}
 		f := &Finding{
 			State: StateFailing, Since: r.StoredAt, Note: v.passing(r),
-			Text: fmt.Sprintf("the oldest message, %s, %s: %s", r.Envelope.ID, failedHow(r), oneLine(r.Error)),
+			Text: fmt.Sprintf("the oldest message, %s, %s: %s%s", r.Envelope.ID, failedHow(r), oneLine(r.Error), v.goesOn(r)),
 			Steps: []Step{
-				{mend(r.Error) + ", then try it at once", gobridgeDo("retry", b.name())},
-				{"or end it, so that its key goes on", gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
+				{mend(r.Error) + "; then wait, or have it tried at once", gobridgeDo("retry", b.name())},
+				{"or, if it must not go at all, discard it for good" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
 			},
 		}
 		return f, nil
 	}
 	return nil, nil
+}
+
+// goesOn says what becomes of a record that failed, by itself.
+func (v *view) goesOn(r *gobridge.Record) string {
+	text := "; it is tried again by itself"
+	if due := r.DueAt(); due.After(v.now) {
+		text += " at " + clock(due, v.now) + " (in " + Span(due.Sub(v.now)) + ")"
+	}
+	if r.Envelope.OrderingKey != "" {
+		text += ", and its key " + r.Envelope.OrderingKey + " waits behind it"
+	}
+	return text
+}
+
+// soThat says what it is good for that a record ends.
+func soThat(r *gobridge.Record) string {
+	if r.Envelope.OrderingKey == "" {
+		return ""
+	}
+	return ", so that its key goes on"
 }
 
 // passing reports whether a failure may well be over before anybody has got up:
@@ -304,8 +345,9 @@ func (v *view) clockAhead(b *bindingOf) *Finding {
 		if ahead := b.partitions[i].NewestStamp.Sub(v.now); ahead > clockSlack {
 			return &Finding{
 				State: StateClock, Note: true,
-				Text:  fmt.Sprintf("the newest stamp is %s ahead of this clock: a clock was wrong, here or there; order is kept all the same", Span(ahead)),
-				Steps: []Step{{"waits that it set too long end with", gobridgeDo("retry", b.name())}},
+				Text: fmt.Sprintf("the newest message of %s is dated %s ahead of this machine's clock: this clock is wrong, or that of the machine which stored it; nothing is lost, and order is kept",
+					b.name(), Span(ahead)),
+				Steps: []Step{{"compare the machines' clocks and set the wrong one right; then end the waits that it made too long", gobridgeDo("retry", b.name())}},
 			}
 		}
 	}
@@ -322,16 +364,19 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 	if err == nil {
 		return nil
 	}
-	f := Finding{State: StateUnwritable, Text: oneLine(err.Error())}
+	const most = 400 // what is wrong with everything may take its room
+	f := Finding{State: StateUnwritable, Text: cut(err.Error(), most)}
 	var detail *gobridge.Error
 	if errors.As(err, &detail) && detail.Hint != "" {
-		f.Text = oneLine(detail.Err.Error())
+		f.Text = cut(detail.Err.Error(), most)
 		f.Steps = []Step{{Text: detail.Hint}}
 	}
 	var holder interface{ Holder() (pid int, name string) }
+	const safe = "; as long as that lasts, new messages are refused and nothing is delivered; what was accepted is kept, and all goes on by itself afterwards"
 	switch {
 	case errors.Is(err, gobridge.ErrLocked):
 		f.State = StateLocked
+		f.Text += safe
 		if errors.As(err, &holder) {
 			if pid, _ := holder.Holder(); pid > 0 {
 				f.Steps = append(f.Steps, Step{"if it does not come to an end, end it", []string{"kill", strconv.Itoa(pid)}})
@@ -339,8 +384,12 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 		}
 	case errors.Is(err, gobridge.ErrOutboxFull):
 		f.State = StateDisk
+		f.Text += "; new messages are refused, what was accepted is kept and delivered"
 	case errors.Is(err, gobridge.ErrThrottled):
 		f.State = StateThrottled
+		f.Text += "; nothing is lost, everything is slower"
+	default:
+		f.Text += safe
 	}
 	return []Finding{f}
 }

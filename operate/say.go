@@ -37,8 +37,10 @@ func Span(d time.Duration) string {
 }
 
 // oneLine makes an error's text fit a sentence.
-func oneLine(text string) string {
-	const most = 160
+func oneLine(text string) string { return cut(text, 160) }
+
+// cut puts a text on one line of so many characters at most.
+func cut(text string, most int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "..."

@@ -173,8 +173,8 @@ func deadOwner(t *testing.T) {
 	n.post(202, "m-1", "a", body)
 	n.says(1, "gobridge status", "", "DOWN")
 	n.kill(first)
-	n.says(1, "gobridge status", "", "orders/crm STALE OWNER 1 pending", "died: it gave no sign since", "→ start a bridge")
-	out := n.says(0, "gobridge explain m-1", "", "message m-1 to orders/crm waits: its owner", "died")
+	n.says(1, "gobridge status", "", "orders/crm STALE OWNER 1 pending", "is dead or cut off: it gave no sign since", "→ start a bridge")
+	out := n.says(0, "gobridge explain m-1", "", "message m-1 to orders/crm waits: its owner", "dead or cut off")
 	n.dest.answers(200)
 	n.bridge(n.printed(out, "gobridge run b.yaml"))
 	n.arrives("m-1")
@@ -226,7 +226,7 @@ func fullDeadLetters(t *testing.T) {
 	n.says(1, "gobridge status", "", "2 dead")
 	n.post(202, "m-3", "c", body)
 	out := n.says(1, "gobridge status", "", "orders/crm DEAD LETTERS FULL 1 pending", "2 dead",
-		"there is no room for more dead letters than these 2", "key c is halted since", "dead letters full")
+		"it is at its limit of 2 dead letters (max_dead_letters)", "key c is halted since", "dead letters full")
 	n.says(0, "gobridge explain m-3", "", "message m-3 to orders/crm waits: key c is halted", "422", "dead letters full")
 	n.dest.answers(200)
 	n.does(out, "gobridge dead redrive orders/crm")
@@ -317,8 +317,8 @@ func routeRemoved(t *testing.T) {
 	n.seed(0, func(ctx context.Context, s *sqlite.Store) error {
 		return s.Persist(ctx, []gobridge.Record{stored("old/x/0", "m-1", "a"), stored("old/x/0", "m-2", "a")})
 	})
-	n.says(1, "gobridge status", "", "old/x REMOVED 2 pending", "the configuration has no such binding", "or list old/x under parked:")
-	out := n.says(0, "gobridge explain m-1", "", "message m-1 to old/x waits: the configuration has no such binding")
+	n.says(1, "gobridge status", "", "old/x REMOVED 2 pending", "the configuration has no binding old/x", "or list old/x under parked:")
+	out := n.says(0, "gobridge explain m-1", "", "message m-1 to old/x waits: the configuration has no binding old/x")
 	if status, text := n.run("gobridge run b.yaml", ""); status == 0 || !strings.Contains(text, "old/x/0 (2 pending") {
 		t.Errorf("run: status %d: %s", status, text)
 	}
@@ -345,7 +345,7 @@ func clockJumped(t *testing.T) {
 		})
 	})
 	n.start()
-	out := n.says(1, "gobridge status", "", "the newest stamp is 364d ahead of this clock")
+	out := n.says(1, "gobridge status", "", "the newest message of orders/crm is dated 364d ahead of this machine's clock")
 	n.says(0, "gobridge explain m-2", "", "waits behind message m-1 of its key, which failed once (500) and is tried again at")
 	n.post(202, "m-3", "a", body)
 	n.does(out, "gobridge retry orders/crm")

@@ -8,13 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"gobridge"
@@ -88,10 +86,10 @@ func (l *live) tell(err error) {
 	now := time.Now()
 	l.desk.SetProcess(operate.Finding{
 		State: operate.StateNotReloaded, Since: now,
-		Text: fmt.Sprintf("the configuration was not reloaded at %s, and the one before is in force: %s", now.Format(time.TimeOnly), sentence(err.Error())),
+		Text: fmt.Sprintf("a reload was refused at %s, and the configuration from before is still in force: %s", now.Format(time.TimeOnly), sentence(err.Error())),
 		Steps: []operate.Step{
 			{Text: "mend the file until nothing is wrong with it", Command: []string{"gobridge", "validate", l.path}},
-			{Text: "and have it loaded", Command: []string{"kill", "-HUP", strconv.Itoa(os.Getpid())}},
+			{Text: "then have this process load it", Command: []string{"kill", "-HUP", strconv.Itoa(os.Getpid())}},
 		},
 	})
 }
@@ -248,11 +246,8 @@ func (l *live) Close() error {
 	return p.Close()
 }
 
-// onSignal reloads with every SIGHUP until ctx ends.
-func (l *live) onSignal(ctx context.Context) {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
-	defer signal.Stop(asked)
+// onSignal reloads with every signal until ctx ends.
+func (l *live) onSignal(ctx context.Context, asked <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -42,7 +42,10 @@ func (s *Store) Check(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	e := &gobridge.Error{Op: op, Err: err, Hint: "raise the table's capacity or its maximum; nothing is lost, everything is slower"}
+	e := &gobridge.Error{
+		Op: op, Err: fmt.Errorf("table %s: %w", s.options.Table, err),
+		Hint: "raise the table's capacity or its maximum; or, if one key range is short, spread its route over more partitions",
+	}
 	if !errors.Is(err, gobridge.ErrThrottled) {
 		e.Hint = "the bridge's credential must be allowed to write to the table: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
 	}

@@ -15,6 +15,7 @@ const selectSize = `SELECT (SELECT page_count FROM pragma_page_count()), (SELECT
 
 // disk watches how much of its disk the database takes.
 type disk struct {
+	file  string
 	share float64
 	every time.Duration
 	// size returns the bytes in use and those that the file has spare, free
@@ -48,8 +49,8 @@ func (d *disk) check(ctx context.Context) error {
 	}
 	d.looked, d.refusal = time.Now(), nil
 	if total := used + spare + free; float64(used) > d.share*float64(total) {
-		d.refusal = fmt.Errorf("%w: its disk has %d MiB left beside the %d MiB of the database, less than %.0f %% of both",
-			gobridge.ErrOutboxFull, (spare+free)>>20, used>>20, 100*(1-d.share))
+		d.refusal = fmt.Errorf("%w: it takes %d MiB and its disk, that of %s, has %d MiB left, less than %.0f %% of the two together",
+			gobridge.ErrOutboxFull, used>>20, d.file, (spare+free)>>20, 100*(1-d.share))
 	}
 	return d.refusal
 }
@@ -58,7 +59,7 @@ func (d *disk) check(ctx context.Context) error {
 func fullError(op string, p gobridge.Partition, err error) error {
 	out := &gobridge.Error{Op: op, Partition: p, Err: err}
 	if errors.Is(err, gobridge.ErrOutboxFull) {
-		out.Hint = "let the destinations drain, discard what is not wanted, or make room on the disk"
+		out.Hint = "make room on the disk; or let the destinations take what waits, which makes room in the outbox"
 	}
 	return out
 }

@@ -126,7 +126,7 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 		return nil, err
 	}
 	s.place = placeOf(file)
-	s.disk = &disk{share: s.options.MaxDiskShare, every: time.Second, size: s.size, free: freeSpace(file)}
+	s.disk = &disk{file: file, share: s.options.MaxDiskShare, every: time.Second, size: s.size, free: freeSpace(file)}
 	go s.writer.run(context.WithoutCancel(ctx))
 	return s, nil
 }
