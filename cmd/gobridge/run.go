@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +22,11 @@ import (
 // requests are taken and those in flight are answered, then what is on its way out
 // is settled, then files and store are closed.
 func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, log *slog.Logger) (err error) {
+	// All the time: a reload that comes early waits, one that comes late is left, and
+	// neither ends the process, which is what SIGHUP does by default.
+	reloads := make(chan os.Signal, 1)
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(reloads)
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.String())
 	}
@@ -82,7 +90,7 @@ func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, l
 		}
 		defer func() { _ = l.server.Close() }() // it is closed already after an orderly end
 	}
-	return serve(ctx, l, adminServer)
+	return serve(ctx, l, adminServer, reloads)
 }
 
 // take takes messages until ctx ends and what was under way is done.
@@ -104,7 +112,7 @@ func (l *live) take(ctx context.Context) error {
 // serve runs the engine, what takes messages and the admin listener, nil for none,
 // side by side, and reloads when it is told to. The listener answers for as long as
 // anything goes on.
-func serve(ctx context.Context, l *live, adminServer *admin.Server) error {
+func serve(ctx context.Context, l *live, adminServer *admin.Server, reloads <-chan os.Signal) error {
 	log := l.log
 	// The engine works on until the last message is in.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,7 +133,7 @@ func serve(ctx context.Context, l *live, adminServer *admin.Server) error {
 		group.Go(func() error { return adminServer.Run(seen) })
 	}
 	group.Go(func() error {
-		l.onSignal(taking)
+		l.onSignal(taking, reloads)
 		return nil
 	})
 	stopped := context.AfterFunc(ctx, func() { log.Info("stopping; a second signal ends the process at once") })

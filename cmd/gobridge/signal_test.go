@@ -26,21 +26,63 @@ routes:
   r: { source: { http: { path: /r } }, bindings: { b: { webhook: { url: %q, timeout: 10m } } } }
 `
 
+// TestAnEarlyReloadWaits sends SIGHUP to a bridge that is still starting up, for somebody
+// holds its outbox.
+func TestAnEarlyReloadWaits(t *testing.T) {
+	n := newNight(t, "", "", "")
+	n.kill(n.start())
+	text := strings.Replace(read(t, filepath.Join(n.dir, "b.yaml")), "127.0.0.1:0", "0.0.0.0:0", 1)
+	n.configure(text) // it warns of that at once
+	stranger := n.holder()
+	bridge := n.shell("gobridge run b.yaml", "")
+	var log buffer
+	bridge.Stderr = &log
+	if err := bridge.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- bridge.Wait() }()
+	eventually(t, "it starts up", func() bool { return strings.Contains(log.String(), "msg=configuration") })
+	if err := bridge.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it reloads", func() bool {
+		if len(ended) > 0 {
+			t.Fatalf("it ended: %v: %s", <-ended, log.String())
+		}
+		return strings.Contains(log.String(), "the configuration was reloaded")
+	})
+	if err := bridge.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v: %s", err, log.String())
+	}
+}
+
 // TestSignals runs gobridge as a process of its own, with a send in flight that
 // does not end by itself.
 func TestSignals(t *testing.T) {
 	tests := []struct {
 		name    string
 		grace   string
-		signals int
+		signals []syscall.Signal
 		check   func(*testing.T, error)
 	}{
-		{"one ends it after the grace", "300ms", 1, func(t *testing.T, err error) {
+		{"one ends it after the grace", "300ms", []syscall.Signal{syscall.SIGTERM}, func(t *testing.T, err error) {
 			if err != nil {
 				t.Errorf("got %v, want status 0", err)
 			}
 		}},
-		{"two end it at once", "10m", 2, func(t *testing.T, err error) {
+		{"a reload that comes too late is none", "300ms", []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP}, func(t *testing.T, err error) {
+			if err != nil {
+				t.Errorf("got %v, want status 0", err)
+			}
+		}},
+		{"two end it at once", "10m", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, func(t *testing.T, err error) {
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 				t.Errorf("got %v, want the end by the signal", err)
@@ -78,8 +120,8 @@ func TestSignals(t *testing.T) {
 				t.Fatalf("status %d: %s", status, answer)
 			}
 			<-arrived
-			for range tt.signals {
-				if err := process.Process.Signal(syscall.SIGTERM); err != nil {
+			for _, s := range tt.signals {
+				if err := process.Process.Signal(s); err != nil {
 					t.Fatal(err)
 				}
 				eventually(t, "it stops", func() bool { return strings.Contains(stderr.String(), "msg=\"stopping") })
