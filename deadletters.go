@@ -99,7 +99,8 @@ type DeadQuery struct {
 	Cursor string
 }
 
-// DeadPage is a page of dead letters.
+// DeadPage is a page of dead letters. Where few match, it may have fewer than its
+// limit, or none, and go on: a page reads a bounded number of records.
 type DeadPage struct {
 	Records []Record
 	// Cursor asks for the next page; empty after the last.

@@ -199,7 +199,8 @@ func (d *Desk) Retry(ctx context.Context, filter gobridge.Filter, who Who) (int,
 	}
 }
 
-// DeadPage is a page of dead letters, without their payloads: [Desk.Get] has one.
+// DeadPage is a page of dead letters, without their payloads: [Desk.Get] has one. As a
+// [gobridge.DeadPage] it may be short, and go on.
 type DeadPage struct {
 	Records []RecordView `json:"dead_letters"`
 	// Cursor asks for the next page; empty after the last.

@@ -429,3 +429,27 @@ func TestAPageCostsOneLook(t *testing.T) {
 		t.Errorf("%v of 20 streams in %d rounds", calls, rounds)
 	}
 }
+
+// TestDeadLettersThatFewMatch: a page looks at so many and no more, and says that there
+// are more where it found none.
+func TestDeadLettersThatFewMatch(t *testing.T) {
+	w := newWorld(t, nil)
+	var all []gobridge.Record
+	for i := range 1500 {
+		all = append(all, dead(message(billing, fmt.Sprintf("m-%04d", i), ""), "500 was down"))
+	}
+	all[1400].Error = "422 not valid"
+	w.persist(all...)
+	b := w.login(readToken)
+	body := b.page("/dead?error=422*")
+	has(t, body, "None of those looked at so far is like that", "Look on")
+	for n := range document(t, body).Descendants() {
+		if rel, _ := attribute(n, "rel"); rel == "next" {
+			href, _ := attribute(n, "href")
+			body = b.page(href)
+			break
+		}
+	}
+	has(t, body, "m-1400")
+	hasNot(t, body, "Look on", "m-1401")
+}

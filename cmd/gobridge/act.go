@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,21 +79,26 @@ func (a *act) run(ctx context.Context, args []string, would string, detail any, 
 
 // again is the command line that does what this one only tells.
 func (a *act) again(args []string) string {
-	line := append(strings.Fields(a.cmd.CommandPath()), args...)
-	a.cmd.Flags().Visit(func(f *pflag.Flag) {
+	reason := `"..."`
+	if a.reason != "" {
+		reason = shell([]string{a.reason})
+	}
+	return shell(given(a.cmd, args, "reason", "yes")) + " --yes --reason " + reason
+}
+
+// given is the command line as it was given, but for some flags.
+func given(cmd *cobra.Command, args []string, except ...string) []string {
+	line := append(strings.Fields(cmd.CommandPath()), args...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch {
-		case f.Name == "reason" || f.Name == "yes":
+		case slices.Contains(except, f.Name):
 		case f.Value.Type() == "bool":
 			line = append(line, "--"+f.Name)
 		default:
 			line = append(line, "--"+f.Name, f.Value.String())
 		}
 	})
-	reason := `"..."`
-	if a.reason != "" {
-		reason = shell([]string{a.reason})
-	}
-	return shell(line) + " --yes --reason " + reason
+	return line
 }
 
 func (p *place) print(format string, args ...any) error {

@@ -86,7 +86,8 @@ func newDead(p *place) *cobra.Command {
 func newDeadList(p *place) *cobra.Command {
 	var s selection
 	query := gobridge.DeadQuery{Limit: 20}
-	cmd := p.bind(&cobra.Command{
+	var cmd *cobra.Command
+	cmd = p.bind(&cobra.Command{
 		Use:   "list TARGET",
 		Short: "List dead letters, oldest first",
 		Args:  cobra.ExactArgs(1),
@@ -98,11 +99,11 @@ func newDeadList(p *place) *cobra.Command {
 			if query.Filter, err = s.filter(t); err != nil {
 				return err
 			}
-			page, err := d.Dead(ctx, query)
+			page, err := pageOf(ctx, d, query)
 			if err != nil {
 				return err
 			}
-			return p.writeDead(&page, args[0])
+			return p.writeDead(&page, append(given(cmd, args, "cursor"), "--cursor", page.Cursor))
 		}),
 		ValidArgsFunction: p.completeTargets,
 	})
@@ -112,7 +113,24 @@ func newDeadList(p *place) *cobra.Command {
 	return cmd
 }
 
-func (p *place) writeDead(page *operate.DeadPage, name string) error {
+// pageOf returns a full page, if there are so many: those of a store may be short.
+func pageOf(ctx context.Context, d desk, query gobridge.DeadQuery) (operate.DeadPage, error) {
+	var out operate.DeadPage
+	for {
+		page, err := d.Dead(ctx, query)
+		if err != nil {
+			return out, err
+		}
+		out.Records, out.Cursor = append(out.Records, page.Records...), page.Cursor
+		query.Limit -= len(page.Records)
+		query.Cursor = page.Cursor
+		if query.Limit <= 0 || query.Cursor == "" {
+			return out, nil
+		}
+	}
+}
+
+func (p *place) writeDead(page *operate.DeadPage, more []string) error {
 	if p.json {
 		return p.writeJSON(page)
 	}
@@ -129,7 +147,7 @@ func (p *place) writeDead(page *operate.DeadPage, name string) error {
 	}
 	switch {
 	case page.Cursor != "":
-		fmt.Fprintf(&out, "more:\n     %s\n", p.command([]string{"gobridge", "dead", "list", name, "--cursor", page.Cursor}))
+		fmt.Fprintf(&out, "more:\n     %s\n", shell(more))
 	case len(page.Records) == 0:
 		out.WriteString("no dead letters\n")
 	}

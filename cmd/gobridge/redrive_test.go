@@ -96,6 +96,30 @@ func TestRedriveOfThousands(t *testing.T) {
 	n.says(0, "gobridge audit", "", "redrive orders/crm error \"500*\" before", "by ", "mended")
 }
 
+// TestDeadLettersThatFewMatch: a list reads on until it is full, and what it prints
+// for the next page has the same filters.
+func TestDeadLettersThatFewMatch(t *testing.T) {
+	n := newNight(t, "", "", "")
+	n.seed(0, func(ctx context.Context, s *sqlite.Store) error {
+		var all []gobridge.Record
+		for i := range 5000 {
+			r := stored(crm, fmt.Sprintf("m-%04d", i), "")
+			r.State, r.Reason, r.Error = gobridge.StateDead, gobridge.ReasonExhausted, "500 was down"
+			if i == 4000 || i == 4990 || i == 4995 {
+				r.Reason, r.Error = gobridge.ReasonPermanent, "422 it's not valid"
+			}
+			all = append(all, r)
+		}
+		return s.Persist(ctx, all)
+	})
+	first := n.says(0, "gobridge dead list orders/crm --cause permanent --error '*it'\\''s*' --limit 2", "", "m-4000", "m-4990", "more:")
+	next := n.printed(first, "gobridge dead list")
+	if out := n.says(0, next, "", "m-4995"); strings.Count(out, "m-") != 1 || strings.Contains(out, "more:") {
+		t.Errorf("%s says\n%s", next, out)
+	}
+	n.says(0, "gobridge dead list orders/crm --cause expired", "", "no dead letters")
+}
+
 // figures are the partition's, read as a stranger would.
 func (n *night) figures() (s gobridge.Stats) {
 	n.Helper()

@@ -19,7 +19,7 @@ func (s *Store) QueryDead(ctx context.Context, query gobridge.DeadQuery) (gobrid
 	if err := ctx.Err(); err != nil {
 		return gobridge.DeadPage{}, fail(c.op, c.partition, err)
 	}
-	found, cursor, err := s.page(ctx, c, &search{filter: &query.Filter, dead: true}, query.Limit, query.Cursor)
+	found, cursor, err := s.page(ctx, c, &search{filter: &query.Filter, dead: true, effort: largestPage}, query.Limit, query.Cursor)
 	if err != nil {
 		return gobridge.DeadPage{}, fail(c.op, c.partition, err)
 	}
@@ -34,14 +34,14 @@ func (s *Store) QueryDead(ctx context.Context, query gobridge.DeadQuery) (gobrid
 func (s *Store) Redrive(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	c := call{op: "redrive", partition: request.Filter.Partition}
 	now := clean(s.now())
-	find := search{filter: &request.Filter, dead: true, except: func(r *row) bool { return r.Expired(now) }}
+	find := search{filter: &request.Filter, dead: true, effort: bulkEffort, except: func(r *row) bool { return r.Expired(now) }}
 	return s.bulk(ctx, c, &request, &find, s.redrive)
 }
 
 // Discard implements [gobridge.DeadLetters].
 func (s *Store) Discard(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	c := call{op: "discard", partition: request.Filter.Partition}
-	find := search{filter: &request.Filter}
+	find := search{filter: &request.Filter, effort: bulkEffort}
 	for _, state := range request.Filter.States {
 		switch state {
 		case gobridge.StatePending:

@@ -71,7 +71,7 @@ func (s *Store) head(ctx context.Context, c call, key string) (*row, error) {
 }
 
 func (s *Store) oldestLive(ctx context.Context, c call, likely func(*row) bool) (*row, error) {
-	found, _, err := s.searchRange(ctx, c, rangeSearch{in: liveRange, limit: 1, effort: pageEffort, likely: likely,
+	found, _, err := s.searchRange(ctx, c, rangeSearch{in: liveRange, limit: 1, effort: bulkEffort, likely: likely,
 		matches: func(r *row) bool { return !r.State.Ended() }})
 	if err != nil || len(found) == 0 {
 		return nil, err

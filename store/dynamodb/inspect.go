@@ -125,7 +125,7 @@ func (s *Store) oldestPending(ctx context.Context, c call, f *fence) (time.Time,
 	if known.nonce == f.nonce || young && !known.at.IsZero() {
 		return known.at, nil
 	}
-	found, _, err := s.searchRange(ctx, c, rangeSearch{in: liveRange, limit: 1, effort: pageEffort,
+	found, _, err := s.searchRange(ctx, c, rangeSearch{in: liveRange, limit: 1, effort: bulkEffort,
 		matches: func(r *row) bool { return r.State == gobridge.StatePending }})
 	if err != nil || len(found) == 0 {
 		return time.Time{}, err

@@ -19,9 +19,9 @@ import (
 const (
 	defaultPage = 100
 	largestPage = 1000
-	// pageEffort is how many records are read for one page: a filter that few
-	// match gives short pages rather than a long wait.
-	pageEffort  = 5000
+	// bulkEffort is how many records are read for one step of a bulk change, or to
+	// find one. A page that somebody looks at gets no more than the largest page has.
+	bulkEffort  = 5000
 	retryEffort = 100_000
 )
 
@@ -63,6 +63,9 @@ type search struct {
 	pending bool
 	// except leaves out what it reports true for; nil leaves out nothing.
 	except func(*row) bool
+	// effort is how many records are read for one page: a filter that few match gives
+	// short pages rather than a long wait.
+	effort int
 }
 
 // page returns the records that are searched for, in ascending order of
@@ -82,7 +85,7 @@ func (s *Store) page(ctx context.Context, c call, find *search, limit int, curso
 	if err != nil {
 		return nil, "", err
 	}
-	effort := pageEffort
+	effort := find.effort
 	for _, p := range partitions {
 		f, ok, err := s.readFence(ctx, c, p)
 		if err != nil {

@@ -17,7 +17,7 @@ func (s *Store) QueryDead(ctx context.Context, query gobridge.DeadQuery) (gobrid
 	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	found, cursor, err := s.db.page(&search{filter: &query.Filter, dead: true}, query.Limit, query.Cursor)
+	found, cursor, err := s.db.page(&search{filter: &query.Filter, dead: true, effort: largestPage}, query.Limit, query.Cursor)
 	if err != nil {
 		return gobridge.DeadPage{}, fail(op, query.Filter.Partition, err)
 	}
@@ -31,7 +31,7 @@ func (s *Store) QueryDead(ctx context.Context, query gobridge.DeadQuery) (gobrid
 // Redrive implements [gobridge.DeadLetters].
 func (s *Store) Redrive(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	now := clean(s.now())
-	find := search{filter: &request.Filter, dead: true, except: func(r *record) bool { return r.Expired(now) }}
+	find := search{filter: &request.Filter, dead: true, effort: bulkEffort, except: func(r *record) bool { return r.Expired(now) }}
 	return s.bulk(ctx, "redrive", &request, &find, func(p *partition, r *record) {
 		p.drop(r)
 		r.CreatedAt = time.Time{}
@@ -49,7 +49,7 @@ func (s *Store) Redrive(ctx context.Context, request gobridge.BulkRequest) (gobr
 func (s *Store) Discard(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	const op = "discard"
 	now := clean(s.now())
-	find := search{filter: &request.Filter}
+	find := search{filter: &request.Filter, effort: bulkEffort}
 	for _, state := range request.Filter.States {
 		switch state {
 		case gobridge.StatePending:

@@ -14,9 +14,9 @@ import (
 const (
 	defaultPage = 100
 	largestPage = 1000
-	// pageEffort is how many records are looked at for one page: a filter that
-	// few match gives short pages rather than a long wait for everybody else.
-	pageEffort = 20_000
+	// bulkEffort is how many records are looked at for one step of a bulk change. A
+	// page that somebody looks at gets no more than the largest page has.
+	bulkEffort = 20_000
 )
 
 // search says which records a page is of.
@@ -27,6 +27,9 @@ type search struct {
 	pending bool
 	// except leaves out what it reports true for; nil leaves out nothing.
 	except func(*record) bool
+	// effort is how many records are looked at for one page: a filter that few match
+	// gives short pages rather than a long wait for everybody else.
+	effort int
 }
 
 // page returns the records that are searched for, in ascending order of
@@ -42,7 +45,7 @@ func (db *database) page(find *search, limit int, cursor string) (found []*recor
 	if err != nil {
 		return nil, "", err
 	}
-	effort := pageEffort
+	effort := find.effort
 	for _, p := range db.inOrder(find.filter, from) {
 		if p.name != from {
 			at = birth

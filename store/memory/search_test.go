@@ -14,7 +14,7 @@ import (
 func TestRareMatchesComeInShortPages(t *testing.T) {
 	ctx := context.Background()
 	store := New(Options{})
-	const total, every = 3 * pageEffort, 7000
+	const total, every = 20 * largestPage, 7000
 	want := 0
 	records := make([]gobridge.Record, 0, total)
 	for i := range total {

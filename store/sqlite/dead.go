@@ -40,7 +40,7 @@ func (s *Store) QueryDead(ctx context.Context, query gobridge.DeadQuery) (gobrid
 }
 
 func (s *Store) queryDead(ctx context.Context, query gobridge.DeadQuery) (page gobridge.DeadPage, err error) {
-	find := search{filter: &query.Filter, dead: true}
+	find := search{filter: &query.Filter, dead: true, effort: largestPage}
 	hits, next, err := find.page(ctx, s.read, query.Limit, query.Cursor)
 	if err != nil {
 		return page, err
@@ -63,7 +63,7 @@ func (s *Store) queryDead(ctx context.Context, query gobridge.DeadQuery) (page g
 // Redrive implements [gobridge.DeadLetters]. NewerGone is counted up to 10,000.
 func (s *Store) Redrive(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	now := nanos(s.options.Now())
-	find := search{filter: &request.Filter, dead: true, now: now}
+	find := search{filter: &request.Filter, dead: true, now: now, effort: bulkEffort}
 	return s.bulk(ctx, "redrive", &request, &find, func(t *txn, hits []hit) ([]hit, error) {
 		return s.redrive(t, hits, now)
 	})
@@ -72,7 +72,7 @@ func (s *Store) Redrive(ctx context.Context, request gobridge.BulkRequest) (gobr
 // Discard implements [gobridge.DeadLetters]. NewerGone is counted up to 10,000.
 func (s *Store) Discard(ctx context.Context, request gobridge.BulkRequest) (gobridge.BulkResult, error) {
 	const op = "discard"
-	find := search{filter: &request.Filter}
+	find := search{filter: &request.Filter, effort: bulkEffort}
 	for _, state := range request.Filter.States {
 		switch state {
 		case gobridge.StatePending:

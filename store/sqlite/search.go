@@ -14,9 +14,9 @@ import (
 const (
 	defaultPage = 100
 	largestPage = 1000
-	// pageEffort is how many records are looked at for one page: a filter that
-	// few match gives short pages rather than a long wait.
-	pageEffort = 20_000
+	// bulkEffort is how many records are looked at for one step of a bulk change. A
+	// page that somebody looks at gets no more than the largest page has.
+	bulkEffort = 20_000
 )
 
 const (
@@ -47,6 +47,9 @@ type search struct {
 	pending bool
 	// now, unless zero, leaves out what has expired.
 	now int64
+	// effort is how many records are looked at for one page: a filter that few match
+	// gives short pages rather than a long wait.
+	effort int
 }
 
 // hit is a record that was found, and what a bulk change needs of it.
@@ -108,12 +111,12 @@ func (f *search) page(ctx context.Context, q Execer, limit int, from string) (hi
 	if err != nil {
 		return nil, "", err
 	}
-	effort := pageEffort
+	effort := f.effort
 	for _, p := range parts {
 		if p.name != gobridge.Partition(at.Partition) {
 			at = cursor{Partition: blob(p.name)}
 		}
-		for chunk := min(limit+1, largestPage); ; chunk = min(4*chunk, largestPage) {
+		for chunk := min(limit+1, effort+1, largestPage); ; chunk = min(4*chunk, effort+1, largestPage) {
 			batch, err := f.read(ctx, q, p, at, chunk)
 			if err != nil {
 				return nil, "", err

@@ -22,7 +22,7 @@ func TestSearchOfABindingBesideALargeOne(t *testing.T) {
 		}
 		return records
 	}
-	must(t, s.Persist(t.Context(), dead("billing", pageEffort+1)))
+	must(t, s.Persist(t.Context(), dead("billing", largestPage+1)))
 	must(t, s.Persist(t.Context(), dead("crm", 3)))
 	page, err := s.QueryDead(t.Context(), gobridge.DeadQuery{Filter: gobridge.Filter{Route: "orders", Binding: "crm"}, Limit: 2})
 	must(t, err)
