@@ -23,8 +23,8 @@ type Entry[T any] struct {
 	Target string // the queue or the topic
 	Value  T
 	Size   int
-	// At is the delivery's place among those that are sent.
-	At int
+
+	at int // the delivery's place in what is sent
 }
 
 // Call sends entries to a target, numbered as [ID] writes it, and tells of each that
@@ -38,21 +38,34 @@ func ID(number int) *string {
 	return &id
 }
 
-// Send sends entries, in ascending At, in as many calls as their targets and sizes
-// need, and sets errs of each. If a batch is refused for good, it is halved until
-// the entry that is to blame is alone. When the first of a batch finds the target
-// unavailable, what comes behind that batch is not sent.
-func Send[T any](ctx context.Context, entries []Entry[T], maxBytes int, call Call[T], errs []error) {
+// Send sends deliveries, as the entries that prepare makes of them, in as many calls
+// as their targets and sizes need, and answers for each. Of which prepare makes none,
+// there never will be one. If a batch is refused for good, it is halved until the entry
+// that is to blame is alone. When the first of a batch finds the target unavailable,
+// what comes behind that batch is not sent.
+func Send[T any](ctx context.Context, all []gobridge.Delivery, maxBytes int, prepare func(*gobridge.Delivery) (Entry[T], error), call Call[T]) []error {
+	errs := make([]error, len(all))
+	entries := make([]Entry[T], 0, len(all))
+	for i := range all {
+		e, err := prepare(&all[i])
+		if err != nil {
+			errs[i] = gobridge.Permanent(err)
+			continue
+		}
+		e.at = i
+		entries = append(entries, e)
+	}
 	batches := pack(entries, maxBytes)
 	for n, batch := range batches {
 		send(ctx, batch, call, errs)
-		if kind, _ := gobridge.Classify(errs[batch[0].At]); kind == gobridge.OutcomeUnavailable {
+		if kind, _ := gobridge.Classify(errs[batch[0].at]); kind == gobridge.OutcomeUnavailable {
 			for _, rest := range batches[n+1:] {
 				fill(errs, rest, gobridge.ErrNotSent)
 			}
-			return
+			break
 		}
 	}
+	return errs
 }
 
 // pack puts each entry into the first batch for its target that has room.
@@ -84,7 +97,7 @@ func send[T any](ctx context.Context, batch []Entry[T], call Call[T], errs []err
 			return
 		}
 		if number, bad := strconv.Atoi(*id); bad == nil && number >= 0 && number < len(batch) {
-			errs[batch[number].At] = err
+			errs[batch[number].at] = err
 		}
 	})
 	if err == nil {
@@ -101,6 +114,6 @@ func send[T any](ctx context.Context, batch []Entry[T], call Call[T], errs []err
 
 func fill[T any](errs []error, batch []Entry[T], err error) {
 	for _, e := range batch {
-		errs[e.At] = err
+		errs[e.at] = err
 	}
 }

@@ -12,19 +12,31 @@ import (
 )
 
 // sent runs Send over entries whose values are their places, and returns the calls.
+// There is none of a delivery whose entry has no target.
 func sent(entries []awsbatch.Entry[int], call awsbatch.Call[int]) (calls []string, errs []error) {
-	errs = make([]error, len(entries))
-	awsbatch.Send(context.Background(), entries, 100, func(ctx context.Context, target string, values []int, answer func(*string, error)) error {
+	all := make([]gobridge.Delivery, len(entries))
+	for i := range all {
+		all[i].Seq = int64(i)
+	}
+	prepare := func(d *gobridge.Delivery) (e awsbatch.Entry[int], err error) {
+		if e = entries[d.Seq]; e.Target == "" {
+			err = errNone
+		}
+		return e, err
+	}
+	errs = awsbatch.Send(context.Background(), all, 100, prepare, func(ctx context.Context, target string, values []int, answer func(*string, error)) error {
 		calls = append(calls, fmt.Sprint(target, values))
 		return call(ctx, target, values, answer)
-	}, errs)
+	})
 	return calls, errs
 }
+
+var errNone = errors.New("there is no entry")
 
 func entries(n, size int, target func(int) string) []awsbatch.Entry[int] {
 	out := make([]awsbatch.Entry[int], n)
 	for i := range out {
-		out[i] = awsbatch.Entry[int]{Target: target(i), Value: i, Size: size, At: i}
+		out[i] = awsbatch.Entry[int]{Target: target(i), Value: i, Size: size}
 	}
 	return out
 }
@@ -51,6 +63,19 @@ func TestBatchesByTargetNumberAndSize(t *testing.T) {
 		if !slices.Equal(calls, tt.want) || slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 			t.Errorf("calls %v, errors %v, want %v", calls, errs, tt.want)
 		}
+	}
+}
+
+func TestDeliveryOfWhichThereIsNoEntry(t *testing.T) {
+	all := entries(3, 1, same)
+	all[1].Target = ""
+	calls, errs := sent(all, accept)
+	kind, _ := gobridge.Classify(errs[1])
+	if !slices.Equal(calls, []string{"q[0 2]"}) || errs[0] != nil || errs[2] != nil || kind != gobridge.OutcomePermanent || !errors.Is(errs[1], errNone) {
+		t.Errorf("calls %v, errors %v, want the others to be sent and it to be refused for good", calls, errs)
+	}
+	if calls, errs := sent(nil, accept); len(calls) != 0 || len(errs) != 0 {
+		t.Errorf("of nothing there are calls %v and errors %v", calls, errs)
 	}
 }
 

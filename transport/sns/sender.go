@@ -150,19 +150,7 @@ func subjectFits(subject string) bool {
 
 // Send publishes the batch, in as many calls as its topics and sizes need.
 func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
-	errs := make([]error, len(batch))
-	entries := make([]entry, 0, len(batch))
-	for i := range batch {
-		out, err := s.prepare(&batch[i])
-		if err != nil {
-			errs[i] = gobridge.Permanent(err)
-			continue
-		}
-		out.At = i
-		entries = append(entries, out)
-	}
-	awsbatch.Send(ctx, entries, s.options.MaxSize, s.call, errs)
-	return errs
+	return awsbatch.Send(ctx, batch, s.options.MaxSize, s.prepare, s.call)
 }
 
 // call publishes a batch to one topic.

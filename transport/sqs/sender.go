@@ -125,19 +125,7 @@ func (s *Sender) prepare(d *gobridge.Delivery) (entry, error) {
 
 // Send sends the batch, in as many calls as its queues and sizes need.
 func (s *Sender) Send(ctx context.Context, batch []gobridge.Delivery) []error {
-	errs := make([]error, len(batch))
-	entries := make([]entry, 0, len(batch))
-	for i := range batch {
-		out, err := s.prepare(&batch[i])
-		if err != nil {
-			errs[i] = gobridge.Permanent(err)
-			continue
-		}
-		out.At = i
-		entries = append(entries, out)
-	}
-	awsbatch.Send(ctx, entries, awsmessage.MaxSize, s.call, errs)
-	return errs
+	return awsbatch.Send(ctx, batch, awsmessage.MaxSize, s.prepare, s.call)
 }
 
 // call sends a batch to one queue.
