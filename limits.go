@@ -1,6 +1,7 @@
 package gobridge
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -58,6 +59,38 @@ func (l Limits) Check(r *Record) error {
 		return err
 	}
 	return l.CheckEnvelope(&r.Envelope)
+}
+
+// CheckCall returns an [*Error] that names the first of the records of a Persist that
+// can't be stored within the limits, by itself or with the others of its envelope, or
+// whose CreatedAt is further ahead of now, the store's clock, than maxSkew.
+func (l Limits) CheckCall(records []Record, now time.Time, maxSkew time.Duration) error {
+	type total struct {
+		records int
+		bytes   int64
+	}
+	totals := make(map[string]total, 1)
+	for i := range records {
+		r := &records[i]
+		t := totals[r.Envelope.ID]
+		t.records++
+		t.bytes += int64(EnvelopeSize(&r.Envelope))
+		totals[r.Envelope.ID] = t
+		err := l.Check(r)
+		switch ahead := r.CreatedAt.Sub(now); {
+		case err != nil:
+		case !r.CreatedAt.IsZero() && ahead > maxSkew:
+			err = &FieldError{Field: "CreatedAt", Problem: fmt.Sprintf("is %s ahead of the store's clock; at most %s is taken", ahead, maxSkew)}
+		case l.MaxBindings > 0 && t.records > l.MaxBindings:
+			err = &FieldError{Field: "Binding", Problem: "records of one envelope", Size: int64(t.records), Limit: int64(l.MaxBindings)}
+		case l.MaxCallBytes > 0 && t.bytes > l.MaxCallBytes:
+			err = &FieldError{Field: "Envelope", Problem: "bytes in all its records", Size: t.bytes, Limit: l.MaxCallBytes}
+		}
+		if err != nil {
+			return &Error{Op: "persist", Partition: r.Partition, Ref: r.Ref(), Err: err}
+		}
+	}
+	return nil
 }
 
 // CheckEnvelope returns a [*FieldError] if no record of e can be stored within

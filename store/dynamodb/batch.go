@@ -60,7 +60,7 @@ func (s *Store) PersistItems(ctx context.Context, records []gobridge.Record) (*B
 		return nil, fail(b.call.op, b.call.partition, err)
 	}
 	now := clean(s.now())
-	if err := s.check(b.call, records, now); err != nil {
+	if err := limits.CheckCall(records, now, s.options.MaxSkew); err != nil {
 		return nil, err
 	}
 	for i := range records {

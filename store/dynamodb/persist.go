@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +25,7 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 		return fail(c.op, c.partition, err)
 	}
 	now := clean(s.now())
-	if err := s.check(c, records, now); err != nil {
+	if err := limits.CheckCall(records, now, s.options.MaxSkew); err != nil {
 		return err
 	}
 	p := &persist{store: s, call: c, refused: map[string]error{}}
@@ -42,38 +41,6 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 	}
 	s.announce(p.touched)
 	return p.result(records)
-}
-
-// check returns what is wrong with a call, in which case nothing of it is stored.
-func (s *Store) check(c call, records []gobridge.Record, now time.Time) error {
-	type total struct {
-		records int
-		bytes   int64
-	}
-	totals := map[string]total{}
-	for i := range records {
-		r := &records[i]
-		t := totals[r.Envelope.ID]
-		t.records++
-		t.bytes += int64(gobridge.EnvelopeSize(&r.Envelope))
-		totals[r.Envelope.ID] = t
-		err := limits.Check(r)
-		switch ahead := r.CreatedAt.Sub(now); {
-		case err != nil:
-		case !r.CreatedAt.IsZero() && ahead > s.options.MaxSkew:
-			err = &gobridge.FieldError{Field: "CreatedAt", Problem: fmt.Sprintf("is %s ahead of the store's clock; at most %s is taken",
-				ahead, s.options.MaxSkew)}
-		case t.records > limits.MaxBindings:
-			err = &gobridge.FieldError{Field: "Binding", Problem: "records of one envelope",
-				Size: int64(t.records), Limit: int64(limits.MaxBindings)}
-		case t.bytes > limits.MaxCallBytes:
-			err = &gobridge.FieldError{Field: "Envelope", Problem: "bytes in all its records", Size: t.bytes, Limit: limits.MaxCallBytes}
-		}
-		if err != nil {
-			return &gobridge.Error{Op: c.op, Partition: r.Partition, Ref: r.Ref(), Err: err}
-		}
-	}
-	return nil
 }
 
 // persist is a call on its way.

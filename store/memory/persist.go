@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"gobridge"
@@ -20,7 +19,7 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 		return err
 	}
 	now := clean(s.now())
-	if err := s.check(records, now); err != nil {
+	if err := limits.CheckCall(records, now, s.db.options.MaxSkew); err != nil {
 		return err
 	}
 	fresh := make([]*record, len(records))
@@ -39,38 +38,6 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 		return joined(fresh, refused)
 	case len(touched) == 0:
 		return &gobridge.Error{Op: op, Partition: records[0].Partition, Ref: records[0].Ref(), Err: gobridge.ErrDuplicateRecord}
-	}
-	return nil
-}
-
-// check returns what is wrong with a call, in which case nothing of it is stored.
-func (s *Store) check(records []gobridge.Record, now time.Time) error {
-	type total struct {
-		records int
-		bytes   int64
-	}
-	totals := map[string]total{}
-	for i := range records {
-		r := &records[i]
-		t := totals[r.Envelope.ID]
-		t.records++
-		t.bytes += int64(gobridge.EnvelopeSize(&r.Envelope))
-		totals[r.Envelope.ID] = t
-		err := limits.Check(r)
-		switch ahead := r.CreatedAt.Sub(now); {
-		case err != nil:
-		case !r.CreatedAt.IsZero() && ahead > s.db.options.MaxSkew:
-			err = &gobridge.FieldError{Field: "CreatedAt", Problem: fmt.Sprintf("is %s ahead of the store's clock; at most %s is taken",
-				ahead, s.db.options.MaxSkew)}
-		case t.records > limits.MaxBindings:
-			err = &gobridge.FieldError{Field: "Binding", Problem: "records of one envelope",
-				Size: int64(t.records), Limit: int64(limits.MaxBindings)}
-		case t.bytes > limits.MaxCallBytes:
-			err = &gobridge.FieldError{Field: "Envelope", Problem: "bytes in all its records", Size: t.bytes, Limit: limits.MaxCallBytes}
-		}
-		if err != nil {
-			return &gobridge.Error{Op: "persist", Partition: r.Partition, Ref: r.Ref(), Err: err}
-		}
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"gobridge"
 	"gobridge/messaging"
@@ -113,9 +111,11 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 // newPersistCall checks the records, of which nothing is stored if it fails.
 func (s *Store) newPersistCall(records []gobridge.Record) (*persistCall, error) {
 	now := s.options.Now()
+	if err := limits.CheckCall(records, now, s.options.MaxSkew); err != nil {
+		return nil, err
+	}
 	call := &persistCall{rows: make([]persistRow, len(records)), now: nanos(now)}
 	byID := make(map[string]int, 1)
-	totals := make([]int64, 0, 1)
 	for i := range records {
 		r := &records[i]
 		k, ok := byID[r.Envelope.ID]
@@ -123,36 +123,13 @@ func (s *Store) newPersistCall(records []gobridge.Record) (*persistCall, error) 
 			k = len(call.envelopes)
 			byID[r.Envelope.ID] = k
 			call.envelopes = append(call.envelopes, nil)
-			totals = append(totals, 0)
 		}
 		call.envelopes[k] = append(call.envelopes[k], i)
-		totals[k] += int64(gobridge.EnvelopeSize(&r.Envelope))
-		if err := s.checkRecord(r, now, len(call.envelopes[k]), totals[k]); err != nil {
-			return nil, failRecord("persist", r.Ref(), err)
-		}
 		call.rows[i] = newPersistRow(r, call.now)
 		call.bytes += call.rows[i].size + 256
 	}
 	call.refused = make([]error, len(call.envelopes))
 	return call, nil
-}
-
-func (s *Store) checkRecord(r *gobridge.Record, now time.Time, records int, bytes int64) error {
-	if err := limits.Check(r); err != nil {
-		return err
-	}
-	ahead := r.CreatedAt.Sub(now)
-	switch {
-	case !r.CreatedAt.IsZero() && ahead > s.options.MaxSkew:
-		return &gobridge.FieldError{Field: "CreatedAt",
-			Problem: fmt.Sprintf("is %s ahead of the store's clock; at most %s is taken", ahead, s.options.MaxSkew)}
-	case records > limits.MaxBindings:
-		return &gobridge.FieldError{Field: "Binding", Problem: "records of one envelope",
-			Size: int64(records), Limit: int64(limits.MaxBindings)}
-	case bytes > limits.MaxCallBytes:
-		return &gobridge.FieldError{Field: "Envelope", Problem: "bytes in all its records", Size: bytes, Limit: limits.MaxCallBytes}
-	}
-	return nil
 }
 
 func newPersistRow(r *gobridge.Record, now int64) persistRow {
