@@ -16,7 +16,7 @@ func TestPlans(t *testing.T) {
 	for name, query := range map[string]string{
 		"insertRecord": insertRecord, "selectHash": selectHash, "selectClaimable": selectClaimable, "updateClaimed": updateClaimed,
 		"promoteHead": promoteHead, "demoteSecond": demoteSecond, "selectOlder": selectOlder, "selectStale": selectStale,
-		"selectDue": selectDue, "freeRecords": freeRecords, "wakeRecords": wakeRecords, "selectSettling": selectSettling,
+		"selectDue": selectDue, "selectReady": selectReady, "freeRecords": freeRecords, "wakeRecords": wakeRecords, "selectSettling": selectSettling,
 		"selectSettled": selectSettled, "insertEnded": insertEnded, "deleteRecords": deleteRecords, "releaseRecords": releaseRecords,
 		"buryRecords": buryRecords, "selectExpired": selectExpired, "selectTooFar": selectTooFar, "selectAged": selectAged,
 		"setRetry": setRetry, "purgeEnded": purgeEnded, "selectDeadByAge": selectDeadByAge, "selectByIdentity": selectByIdentity,
