@@ -12,6 +12,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,29 @@ func (p patience) awaitAll(t testing.TB, want []messaging.Envelope, came func() 
 			t.Fatalf("after %s %d of %d messages have not come: %s", p.length(), len(lost), len(want), some(lost))
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// wantSame fails the test unless a message came through as it was, as far as there was
+// a place for it.
+func wantSame(t testing.TB, got, want messaging.Envelope, noKey, noHeaders bool) {
+	t.Helper()
+	if !bytes.Equal(got.Payload, want.Payload) {
+		t.Errorf("payload %q, want %q", got.Payload, want.Payload)
+	}
+	if !noKey && got.OrderingKey != want.OrderingKey {
+		t.Errorf("ordering key %q, want %q", got.OrderingKey, want.OrderingKey)
+	}
+	if noHeaders {
+		return
+	}
+	if got.ContentType != want.ContentType {
+		t.Errorf("content type %q, want %q", got.ContentType, want.ContentType)
+	}
+	for name, value := range want.Headers {
+		if got.Headers[name] != value {
+			t.Errorf("header %s is %q, want %q", name, got.Headers[name], value)
+		}
 	}
 }
 

@@ -218,26 +218,10 @@ func senderFidelity(t testing.TB, d *Destination) {
 	wantAllNil(t, d.send(t, deliveries([]messaging.Envelope{want})...))
 	patience(d.Patience).eventually(t, "the message's arrival", func() bool { return len(d.Received(t)) > 0 })
 	got := d.Received(t)[0]
-	if !bytes.Equal(got.Payload, want.Payload) {
-		t.Errorf("payload %q, want %q", got.Payload, want.Payload)
-	}
 	if !d.NoID && got.ID != want.ID {
 		t.Errorf("ID %q, want %q", got.ID, want.ID)
 	}
-	if !d.NoKey && got.OrderingKey != want.OrderingKey {
-		t.Errorf("ordering key %q, want %q", got.OrderingKey, want.OrderingKey)
-	}
-	if d.NoHeaders {
-		return
-	}
-	if got.ContentType != want.ContentType {
-		t.Errorf("content type %q, want %q", got.ContentType, want.ContentType)
-	}
-	for name, value := range want.Headers {
-		if got.Headers[name] != value {
-			t.Errorf("header %s is %q, want %q", name, got.Headers[name], value)
-		}
-	}
+	wantSame(t, got, want, d.NoKey, d.NoHeaders)
 }
 
 func senderSizes(t testing.TB, d *Destination) {

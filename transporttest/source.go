@@ -236,23 +236,7 @@ func sourceFidelity(t testing.TB, s *Source) {
 	if got.ID == "" && !s.Fresh {
 		t.Error("it has no ID, so that a redelivery would not be known")
 	}
-	if !bytes.Equal(got.Payload, want.Payload) {
-		t.Errorf("payload %q, want %q", got.Payload, want.Payload)
-	}
-	if !s.NoKey && got.OrderingKey != want.OrderingKey {
-		t.Errorf("ordering key %q, want %q", got.OrderingKey, want.OrderingKey)
-	}
-	if s.NoHeaders {
-		return
-	}
-	if got.ContentType != want.ContentType {
-		t.Errorf("content type %q, want %q", got.ContentType, want.ContentType)
-	}
-	for name, value := range want.Headers {
-		if got.Headers[name] != value {
-			t.Errorf("header %s is %q, want %q", name, got.Headers[name], value)
-		}
-	}
+	wantSame(t, got, want, s.NoKey, s.NoHeaders)
 	for name := range got.Headers {
 		if strings.EqualFold(name, messaging.HeaderOrderingKey) {
 			t.Errorf("the ordering key stands among the headers, too: no store takes it so")
