@@ -28,6 +28,13 @@ func (d *decoder) checkAdmin(c *Config) {
 	if len(a.Tokens.Read)+len(a.Tokens.Operate) == 0 && len(d.problems) == 0 {
 		d.reportAt(d.at["admin.tokens"], "admin.tokens", "give read, operate or both", "there is no token, and nobody could look or act")
 	}
+	if c.UsesHTTP() && a.Listen.meets(c.HTTP.Listen) {
+		where, other := "admin.listen", "http.listen"
+		if _, given := d.at[where]; !given { // it has its default
+			where, other = other, where
+		}
+		d.reportAt(d.at[where], where, "give each a port of its own", "port %s is that of %s too, %s", c.HTTP.Listen.port(), other, a.Listen)
+	}
 	for i, h := range a.Hosts {
 		at := "admin.hosts[" + strconv.Itoa(i) + "]"
 		var address Address

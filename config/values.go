@@ -257,6 +257,27 @@ func (a Address) Loopback() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+func (a Address) port() string {
+	_, port, _ := net.SplitHostPort(string(a))
+	return port
+}
+
+// meets reports whether two listeners would be in each other's way: they have the same
+// port, and the same host or one has every interface.
+func (a Address) meets(b Address) bool {
+	hosts := make([]string, 2)
+	for i, one := range []Address{a, b} {
+		hosts[i], _, _ = net.SplitHostPort(string(one))
+		if ip := net.ParseIP(hosts[i]); hosts[i] == "" || ip != nil && ip.IsUnspecified() {
+			return a.port() == b.port() && a.port() != "0"
+		}
+		if hosts[i] == "localhost" {
+			hosts[i] = "127.0.0.1"
+		}
+	}
+	return a.port() == b.port() && a.port() != "0" && hosts[0] == hosts[1]
+}
+
 func (Address) kind() kind {
 	return kind{
 		Name:    "address",

@@ -132,11 +132,20 @@ store: { memory: {} }
 routes:
   r: { source: { http: { path: /r, headers: [cookie] } }, bindings: { b: { stdout: {} } } }
 `)
+	admin := write(t, `
+version: 1
+store: { memory: {} }
+admin: { tokens: { read: short } }
+routes: { r: { source: { http: { path: /r } }, bindings: { b: { stdout: {} }, f: { file: { path: `+t.TempDir()+` } } } } }
+`)
 	tests := []struct {
 		name string
 		args []string
 		want []string
 	}{
+		{"what only the admin listener knows", []string{"validate", admin}, []string{admin + ":4:8: ", "16", "; at admin"}},
+		{"run what only the admin listener knows", []string{"run", admin}, []string{admin + ":4:8: "}},
+		{"a directory for a file", []string{"validate", admin}, []string{" is a directory; name a file; at routes.r.bindings.f.file"}},
 		{"what only the source knows", []string{"validate", carried}, []string{carried + ":5:24: ", "cookie is a credential", "; at routes.r.source.http"}},
 		{"run what only the source knows", []string{"run", carried}, []string{carried + ":5:24: ", "cookie is a credential"}},
 		{"no certificate", []string{"validate", source}, []string{source + ":4:35: ", "certificate none.pem", "no such file", "; at http.tls"}},

@@ -165,9 +165,10 @@ func (d *daemon) want(got, want string) {
 	}
 }
 
+// accepted posts a message of one key, so that all arrive in their order.
 func (d *daemon) accepted(path, body string, headers ...string) {
 	d.Helper()
-	if status, answer := post(d.T, d.url+path, body, headers...); status != http.StatusAccepted {
+	if status, answer := post(d.T, d.url+path, body, append(headers, "Gobridge-Ordering-Key", "k")...); status != http.StatusAccepted {
 		d.Errorf("POST %s: status %d: %s", path, status, answer)
 	}
 }

@@ -102,7 +102,7 @@ func (l *live) take(ctx context.Context) error {
 	})
 	if l.listens {
 		group.Go(func() error {
-			l.log.Info("listening", "address", scheme(l.config.Load())+"://"+l.server.Addr().String())
+			l.log.Info("listening", "address", scheme(l.config.Load().HTTP.TLS)+"://"+l.server.Addr().String())
 			return l.server.Run(ctx)
 		})
 	}

@@ -23,7 +23,10 @@ func summarize(w io.Writer, c *config.Config) error {
 		b.WriteString("store   memory: everything is lost when the process ends\n")
 	}
 	if c.UsesHTTP() {
-		fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c), c.HTTP.Listen)
+		fmt.Fprintf(&b, "listen  %s://%s\n", scheme(c.HTTP.TLS), c.HTTP.Listen)
+	}
+	if c.Admin != nil {
+		fmt.Fprintf(&b, "admin   %s://%s\n", scheme(c.Admin.TLS), c.Admin.Listen)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Routes)) {
 		summarizeRoute(&b, name, c.Routes[name])

@@ -64,8 +64,8 @@ func sqliteOptions(c *config.SQLite, log *slog.Logger) sqlite.Options {
 	}
 }
 
-// checkParts makes those senders and sources that touch nothing outside, for
-// what only they know to be wrong.
+// checkParts makes those senders, sources and listeners that touch nothing outside,
+// for what only they know to be wrong.
 func checkParts(c *config.Config) error {
 	brokers, err := openBrokers(c, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -84,8 +84,18 @@ func checkParts(c *config.Config) error {
 	if _, err := newServer(c, never, slog.New(slog.DiscardHandler)); err != nil {
 		errs = append(errs, err)
 	}
+	idle := &live{log: slog.New(slog.DiscardHandler)}
+	idle.config.Store(c)
+	if _, err := newAdmin(context.Background(), idle, memory.New(memory.Options{})); err != nil {
+		errs = append(errs, err)
+	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		for _, binding := range slices.Sorted(maps.Keys(c.Routes[route].Bindings)) {
+			if f := c.Routes[route].Bindings[binding].File; f != nil {
+				if info, err := os.Stat(f.Path); err == nil && info.IsDir() {
+					errs = append(errs, c.Wrong(fmt.Errorf("%s is a directory; name a file", f.Path), "routes", route, "bindings", binding, "file"))
+				}
+			}
 			if _, err := brokers.sender(c, route, binding); err != nil {
 				errs = append(errs, err)
 			}
@@ -229,8 +239,8 @@ func newServer(c *config.Config, publish func(route string) httpsource.Publish, 
 	return server, nil
 }
 
-func scheme(c *config.Config) string {
-	if c.HTTP.TLS != nil {
+func scheme(tls *config.TLS) string {
+	if tls != nil {
 		return "https"
 	}
 	return "http"
