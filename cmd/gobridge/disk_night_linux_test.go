@@ -41,7 +41,7 @@ func TestDiskFullNight(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, room), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := n.says(1, "gobridge status", "", "STORE disk full: outbox full: its disk has", "→ let the destinations drain", "make room on the disk")
+	out := n.says(1, "gobridge status", "", "STORE disk full:", "outbox full: it takes", "its disk, that of", "→ make room on the disk", "let the destinations take what waits")
 	refused := 0
 	eventually(t, "new messages are refused", func() bool {
 		refused++
