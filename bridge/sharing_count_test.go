@@ -124,9 +124,9 @@ func TestStoreCallsDoNotGrowWithProcesses(t *testing.T) {
 			n, shards, got[n].perMessage, got[n].idlePerMinute, got[n].leaseWrites, got[n].leaseReads)
 	}
 	for _, n := range []int{2, 4} {
-		// A quarter is more than what the phases of the polls make of it: what is claimed
-		// together, and how many looks find nothing.
-		if r := got[n].perMessage / got[1].perMessage; r > 1.25 {
+		// Fewer may be: what is claimed together, and how many looks find nothing, depends on
+		// the phases of the polls.
+		if r := got[n].perMessage / got[1].perMessage; r > 1.1 {
 			t.Errorf("%d processes make %.2f times the store calls a message of one", n, r)
 		}
 		if r := got[n].idlePerMinute / got[1].idlePerMinute; r > 1.1 {
