@@ -9,6 +9,7 @@ import (
 	"gobridge"
 	"gobridge/internal/awsmessage"
 	"gobridge/internal/fakeaws"
+	"gobridge/internal/faultproxy"
 	"gobridge/messaging"
 	"gobridge/transport/sqs"
 	"gobridge/transporttest"
@@ -80,7 +81,7 @@ func TestSender(t *testing.T) {
 					Received:   func(t testing.TB) []messaging.Envelope { return sent(t, s, queue) },
 					Cut:        func(testing.TB) { proxy.Cut() },
 					Down:       func(_ testing.TB, down bool) { proxy.Refuse(down); proxy.Cut() },
-					Stall:      func(_ testing.TB, stall bool) { proxy.Stall(stall) },
+					Stall:      stall(proxy),
 					TooLarge:   1 << 20,
 					MaxPayload: 700 << 10,
 					Unordered:  !strings.HasSuffix(queue, ".fifo"),
@@ -88,6 +89,17 @@ func TestSender(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// stall makes a black hole of a proxy. What was sent into it is lost when it ends: a
+// service that got a request late would carry it out, whatever the sender does.
+func stall(proxy *faultproxy.Proxy) func(testing.TB, bool) {
+	return func(_ testing.TB, on bool) {
+		if !on {
+			proxy.Cut()
+		}
+		proxy.Stall(on)
 	}
 }
 
