@@ -116,7 +116,7 @@ func (l *live) tryReload(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkParts(c); err != nil {
+	if err := checkParts(c); err != nil { //nolint:contextcheck // it makes parts, and runs none
 		return "", err
 	}
 	for _, w := range c.Warnings {

@@ -325,7 +325,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"address in use":  {fmt.Sprintf(small, "{ memory: {} }", taken.Addr(), "", "{ stdout: {} }"), 1, "address already in use"},
 		"no database":     {fmt.Sprintf(small, "{ sqlite: { path: /dev/null/x.db } }", "127.0.0.1:0", "", "{ stdout: {} }"), 1, "store"},
-		"no file":         {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", "", "{ file: { path: "+dir+" } }"), 1, "routes.r.bindings.b"},
+		"no file":         {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", "", "{ file: { path: /dev/null/f } }"), 1, "routes.r.bindings.b"},
 		"no certificate":  {fmt.Sprintf(small, "{ memory: {} }", "127.0.0.1:0", ", tls: { cert: none.pem, key: none.pem }", "{ stdout: {} }"), 2, "none.pem"},
 		"after the store": {fmt.Sprintf(small, "{ sqlite: { path: "+dir+"/o.db } }", taken.Addr(), "", "{ file: { path: "+dir+"/f } }"), 1, "address already in use"},
 	} {
