@@ -214,11 +214,11 @@ func (r *rig) onDisk() {
 	r.store = "{ sqlite: { path: disk/outbox.db } }"
 }
 
-// fill leaves 16 KiB.
+// fill leaves 256 KiB: much less than the outbox has to leave, and enough to deliver.
 func (d *disk) fill(r *rig) {
 	r.Helper()
 	var free unix.Statfs_t
 	r.must(unix.Statfs(d.path, &free))
-	room := int(free.Bavail)*int(free.Bsize) - 16<<10
+	room := int(free.Bavail)*int(free.Bsize) - 256<<10
 	r.must(os.WriteFile(d.ballast, make([]byte, room), 0o600))
 }

@@ -371,6 +371,12 @@ type ailing struct {
 
 func (s ailing) Check(context.Context) error { return s.err }
 
+// stuck is the error of a store that nothing can be written to.
+type stuck struct{ error }
+
+func (stuck) Stuck() bool     { return true }
+func (s stuck) Unwrap() error { return s.error }
+
 // TestWhatAilsTheStoreIsTheCause: status has it, and so has the explanation of
 // whatever waits, and of nothing that does not.
 func TestWhatAilsTheStoreIsTheCause(t *testing.T) {
@@ -379,7 +385,8 @@ func TestWhatAilsTheStoreIsTheCause(t *testing.T) {
 		state, text string
 	}{
 		{gobridge.ErrThrottled, operate.StateThrottled, "store throttled"},
-		{gobridge.ErrOutboxFull, operate.StateDisk, "outbox full"},
+		{gobridge.ErrOutboxFull, operate.StateDisk, "outbox full; new messages are refused, what was accepted is kept and delivered"},
+		{stuck{gobridge.ErrOutboxFull}, operate.StateDisk, "outbox full; until there is room nothing can be written: new messages are refused, and nothing is delivered or discarded; what was accepted is kept"},
 		{errors.New("AccessDenied"), operate.StateUnwritable, "AccessDenied"},
 	} {
 		w := newWorld(t, memory.Options{}, nil)

@@ -372,6 +372,7 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 		f.Steps = []Step{{Text: detail.Hint}}
 	}
 	var holder interface{ Holder() (pid int, name string) }
+	var stuck interface{ Stuck() bool }
 	const safe = "; as long as that lasts, new messages are refused and nothing is delivered; what was accepted is kept, and all goes on by itself afterwards"
 	switch {
 	case errors.Is(err, gobridge.ErrLocked):
@@ -382,6 +383,10 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 				f.Steps = append(f.Steps, Step{"if it does not come to an end, end it", []string{"kill", strconv.Itoa(pid)}})
 			}
 		}
+	case errors.As(err, &stuck) && stuck.Stuck():
+		f.State = StateDisk
+		f.Text += "; until there is room nothing can be written: new messages are refused, and nothing is delivered or discarded; " +
+			"what was accepted is kept, and all goes on by itself afterwards"
 	case errors.Is(err, gobridge.ErrOutboxFull):
 		f.State = StateDisk
 		f.Text += "; new messages are refused, what was accepted is kept and delivered"

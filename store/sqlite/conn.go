@@ -155,7 +155,8 @@ func fail(op string, p gobridge.Partition, err error) error {
 	out := &gobridge.Error{Op: op, Partition: p, Err: err}
 	switch code(err) {
 	case sqlite3.SQLITE_FULL:
-		out.Hint = "the disk or the database's page limit is full: make room; the store goes on by itself"
+		out.Hint = "the disk or the database's page limit is full: make room; until then what needs room can't be stored, delivered or discarded, " +
+			"nothing that was accepted is lost, and the store goes on by itself"
 	case sqlite3.SQLITE_IOERR:
 		out.Hint = "the disk failed or is full: see the system's log; an open store goes on by itself once it works"
 	case sqlite3.SQLITE_READONLY:

@@ -2,8 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -13,53 +13,164 @@ import (
 const selectSize = `SELECT (SELECT page_count FROM pragma_page_count()), (SELECT freelist_count FROM pragma_freelist_count()),
 	(SELECT page_size FROM pragma_page_size())`
 
-// disk watches how much of its disk the database takes.
+const (
+	// logPages is the length that SQLite lets a write-ahead log get before it
+	// brings it into the database. leaseLogPages is ours for the leases, which are
+	// renewed all the time and few.
+	logPages      = 1000
+	leaseLogPages = 64
+
+	// costFactor is what a byte of a message takes of the disk at most: in the
+	// database, where a payload may fill half of its page, and in the log.
+	// recordCost is what a record takes besides.
+	costFactor = 3
+	recordCost = 4096
+
+	// leastRoom is what must be left for a message of the usual size.
+	leastRoom = 64 << 10
+)
+
+// sizes are the figures of a database in bytes.
+type sizes struct {
+	used, spare int64 // in use, and what the file has spare
+	owed        int64 // what its files will still take for what it holds already
+}
+
+// disk watches how much of its disk the database takes. What this process stores
+// counts from the moment that it is about to; what others do is seen at the next
+// look.
 type disk struct {
 	file  string
 	share float64
 	every time.Duration
-	// size returns the bytes in use and those that the file has spare, free
-	// those that the disk has; free is nil where nobody can tell.
-	size func(context.Context) (used, spare int64, err error)
+	// size returns the database's figures, free the bytes that its disk has; free is
+	// nil where nobody can tell.
+	size func(context.Context) (sizes, error)
 	free func() (int64, error)
 
-	mu      sync.Mutex
-	looked  time.Time
-	refusal error
+	mu     sync.Mutex
+	looked time.Time
+	room   int64 // at the last look: what the share allows besides
+	left   int64 // likewise: what the disk had
+	used   int64 // likewise: what the database took
+	spent  int64 // by what was stored since then
+	held   int64 // for what is being stored
 }
 
-// check returns an error while the database takes more than its share. It looks
-// at most once a second.
+// check returns an error while the database takes more than its share.
 func (d *disk) check(ctx context.Context) error {
 	if d.free == nil || d.share >= 1 {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.looked.IsZero() && time.Since(d.looked) < d.every {
-		return d.refusal
+	if !d.has(0) {
+		d.look(ctx)
 	}
-	used, spare, err := d.size(ctx)
+	return d.refusal(0)
+}
+
+// take holds room for what costs so many bytes, or returns an error if that would
+// exceed the share. Whoever got it calls put.
+func (d *disk) take(ctx context.Context, cost int64) error {
+	if d.free == nil || d.share >= 1 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.has(cost) {
+		d.look(ctx)
+	}
+	if err := d.refusal(cost); err != nil {
+		return err
+	}
+	d.held += cost
+	return nil
+}
+
+// put ends what take began. What was stored is taken for stored even where it is
+// not known, and is seen as it is by the next look.
+func (d *disk) put(cost int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held -= cost
+	d.spent += cost
+}
+
+// spend counts what is stored whether or not there is room.
+func (d *disk) spend(cost int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spent += cost
+}
+
+// has reports whether what is known is recent and answers for a cost: there is
+// room, or there was none at the last look and nothing has changed since.
+func (d *disk) has(cost int64) bool {
+	if d.looked.IsZero() || time.Since(d.looked) >= d.every {
+		return false
+	}
+	return d.room-d.spent-d.held >= max(cost, leastRoom) || d.spent == 0 || d.room < leastRoom
+}
+
+// look sets the figures. One that fails says nothing; the write itself will.
+func (d *disk) look(ctx context.Context) {
+	d.looked = time.Time{}
+	size, err := d.size(ctx)
 	if err != nil {
-		return d.refusal // a look that failed says nothing; the write itself will
+		return
 	}
 	free, err := d.free()
 	if err != nil {
-		return d.refusal
+		return
 	}
-	d.looked, d.refusal = time.Now(), nil
-	if total := used + spare + free; float64(used) > d.share*float64(total) {
-		d.refusal = fmt.Errorf("%w: it takes %d MiB and its disk, that of %s, has %d MiB left, less than %.0f %% of the two together",
-			gobridge.ErrOutboxFull, used>>20, d.file, (spare+free)>>20, 100*(1-d.share))
-	}
-	return d.refusal
+	d.used, d.left = size.used, size.spare+free-size.owed
+	d.room = int64(d.share*float64(d.used+d.left)) - d.used
+	d.looked, d.spent = time.Now(), 0
 }
 
-// fullError is what an operation returns when check has refused.
-func fullError(op string, p gobridge.Partition, err error) error {
-	out := &gobridge.Error{Op: op, Partition: p, Err: err}
-	if errors.Is(err, gobridge.ErrOutboxFull) {
-		out.Hint = "make room on the disk; or let the destinations take what waits, which makes room in the outbox"
+// refusal returns an error if there is no room for a cost.
+func (d *disk) refusal(cost int64) error {
+	room := d.room - d.spent - d.held
+	if d.looked.IsZero() || room >= max(cost, leastRoom) {
+		return nil
 	}
-	return out
+	return fmt.Errorf("%w: it takes %d MiB and its disk, that of %s, has %d MiB left, less than %.0f %% of the two together",
+		gobridge.ErrOutboxFull, d.used>>20, d.file, max(d.left, 0)>>20, 100*(1-d.share))
+}
+
+// empty reports whether the disk has next to nothing left, as far as can be told.
+func (d *disk) empty() bool {
+	if d.free == nil {
+		return false
+	}
+	free, err := d.free()
+	return err == nil && free < leastRoom
+}
+
+// size returns the figures of the database and its files.
+func (s *Store) size(ctx context.Context) (sizes, error) {
+	var pages, free, page int64
+	if _, err := queryOne(ctx, s.read, selectSize, nil, &pages, &free, &page); err != nil {
+		return sizes{}, err
+	}
+	out := sizes{used: (pages - free) * page, spare: free * page}
+	out.owed = missing(s.file, pages*page) + missing(s.file+"-wal", logPages*(page+24)) +
+		missing(s.leases.path+"-wal", leaseLogPages*(page+24))
+	return out, nil
+}
+
+// missing returns by how much a file is shorter than it will be.
+func missing(file string, size int64) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return size
+	}
+	return max(0, size-info.Size())
+}
+
+// fullError is what an operation returns when the disk has no room for it.
+func fullError(op string, p gobridge.Partition, err error) error {
+	return &gobridge.Error{Op: op, Partition: p, Err: err,
+		Hint: "make room on the disk; or let the destinations take what waits, which makes room in the outbox"}
 }

@@ -67,7 +67,7 @@ func (l *leases) database(ctx context.Context) (*sql.DB, error) {
 	case l.path == "" || l.db != nil && l.place.left() == nil:
 		return l.db, nil
 	}
-	db, err := openOwn(l.path)
+	db, err := openOwn(l.path, fmt.Sprintf("&_pragma=wal_autocheckpoint(%d)", leaseLogPages))
 	if err != nil {
 		return nil, err
 	}

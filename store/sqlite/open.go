@@ -60,7 +60,7 @@ func OpenFile(ctx context.Context, path string, options Options) (*Store, error)
 	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
 		return nil, fail("open", "", err)
 	}
-	db, err := openOwn(path)
+	db, err := openOwn(path, "")
 	if err != nil {
 		return nil, fail("open", "", fmt.Errorf("%s: %w", path, err))
 	}
@@ -74,8 +74,8 @@ func OpenFile(ctx context.Context, path string, options Options) (*Store, error)
 	return s, nil
 }
 
-// openOwn opens a pool of connections with our settings.
-func openOwn(path string) (*sql.DB, error) {
+// openOwn opens a pool of connections with our settings and more.
+func openOwn(path, more string) (*sql.DB, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func openOwn(path string) (*sql.DB, error) {
 		return nil, err
 	}
 	name := url.URL{Path: filepath.ToSlash(full)}
-	connector, err := sqlite.NewConnector("file:" + name.EscapedPath() + settings)
+	connector, err := sqlite.NewConnector("file:" + name.EscapedPath() + settings + more)
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +164,6 @@ func databaseFile(ctx context.Context, db *sql.DB) (file string, err error) {
 		return err
 	})
 	return file, err
-}
-
-// size returns the bytes that the database uses and those it has spare.
-func (s *Store) size(ctx context.Context) (used, spare int64, err error) {
-	var pages, free, page int64
-	_, err = queryOne(ctx, s.read, selectSize, nil, &pages, &free, &page)
-	return (pages - free) * page, free * page, err
 }
 
 // Close ends the store: calls that wait in its queue fail with

@@ -99,14 +99,18 @@ func (s *Store) Persist(ctx context.Context, records []gobridge.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.disk.check(ctx); err != nil {
+	if err := s.disk.take(ctx, call.cost()); err != nil {
 		return fullError(op, records[0].Partition, err)
 	}
+	defer s.disk.put(call.cost())
 	if err := s.writer.do(ctx, &request{class: persisting, persist: call}); err != nil {
 		return fail(op, records[0].Partition, err)
 	}
 	return call.result()
 }
+
+// cost returns the bytes that the call takes of the disk at most.
+func (c *persistCall) cost() int64 { return costFactor*c.bytes + recordCost*int64(len(c.rows)) }
 
 // newPersistCall checks the records, of which nothing is stored if it fails.
 func (s *Store) newPersistCall(records []gobridge.Record) (*persistCall, error) {

@@ -107,6 +107,7 @@ func (s *Store) PersistTx(ctx context.Context, tx Execer, records []gobridge.Rec
 	if _, err := tx.ExecContext(ctx, savepoint); err != nil {
 		return fail(op, records[0].Partition, err)
 	}
+	s.disk.spend(call.cost())
 	err = s.persist(&txn{ctx: ctx, Execer: tx, touched: map[gobridge.Partition]struct{}{}}, []*persistCall{call})
 	if err == nil {
 		_, err = tx.ExecContext(ctx, releaseSavepoint)

@@ -93,6 +93,7 @@ type writer struct {
 	asked  atomic.Bool   // to look for commits of others at once
 
 	commits, requests, maxWait atomic.Int64
+	full                       atomic.Bool // a write has found no room since it was last tried
 
 	// Only the goroutine uses what follows.
 	conn        *sql.Conn
@@ -354,8 +355,11 @@ func (w *writer) redo(ctx context.Context, batch []*request) {
 		}
 		err := w.alone(ctx, r)
 		if err != nil {
-			if c := code(err); r.persist != nil && (c == sqlite3.SQLITE_FULL || c == sqlite3.SQLITE_IOERR) {
-				noRoom = err
+			if c := code(err); c == sqlite3.SQLITE_FULL || c == sqlite3.SQLITE_IOERR {
+				w.full.Store(true)
+				if r.persist != nil {
+					noRoom = err
+				}
 			}
 			w.answer(r, err)
 		}
