@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,8 @@ type Step struct {
 	// Text says it in words, without the command.
 	Text string `json:"text"`
 	// Command does it, if any does: a program, gobridge as a rule, and its
-	// arguments. Where the outbox is must be added.
+	// arguments. Where the outbox is must be added. A kill is for the machine that the
+	// text names.
 	Command []string `json:"command,omitempty"`
 }
 
@@ -71,6 +73,7 @@ type Desk struct {
 	// process is what is to be said of the process; nil is nothing.
 	process atomic.Pointer[[]Finding]
 	now     func() time.Time
+	host    string // this machine
 }
 
 // New returns a desk on a store.
@@ -82,6 +85,10 @@ func New(store gobridge.Store, opts Options) *Desk {
 	}
 	if d.now == nil {
 		d.now = time.Now
+	}
+	var err error
+	if d.host, err = os.Hostname(); err != nil {
+		d.host = "the machine of the bridge"
 	}
 	return d
 }

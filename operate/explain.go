@@ -33,9 +33,15 @@ type Question struct {
 	OnlyID  bool
 }
 
+// ErrNoQuestion says that a question has no text.
+var ErrNoQuestion = errors.New("nothing is asked: name a message's ID, an ordering key, a binding or a route")
+
 // Explain answers for everything that the question may mean, one answer for
 // each binding concerned. There is always at least one.
 func (d *Desk) Explain(ctx context.Context, q Question) ([]Answer, error) {
+	if q.Text == "" {
+		return nil, ErrNoQuestion // a store takes it for any record
+	}
 	v, err := d.look(ctx)
 	if err != nil {
 		return nil, err
@@ -110,9 +116,6 @@ func (v *view) explainBindings(ctx context.Context, text string) ([]Answer, erro
 			a.Steps = append(a.Steps, f.Steps...)
 		}
 		a.Sentence = b.name() + ": " + strings.Join(parts, "; ")
-		if shares := s.Shares(); len(shares) == 1 && process(s.Owner) != "" && s.State == StateOK {
-			a.Steps = append(a.Steps, Step{"that process does the work; to hand it to another, stop it", []string{"kill", process(s.Owner)}})
-		}
 		out = append(out, a)
 	}
 	return out, nil
@@ -122,7 +125,7 @@ func (v *view) explainBindings(ctx context.Context, text string) ([]Answer, erro
 func (v *view) traffic(s *BindingStatus) string {
 	text := "nothing waits"
 	if s.Pending+s.Claimed > 0 {
-		text = fmt.Sprintf("%d wait", s.Pending+s.Claimed)
+		text = Thousands(s.Pending+s.Claimed) + " wait"
 		if s.Pending+s.Claimed == 1 {
 			text = "1 waits"
 		}
@@ -197,8 +200,10 @@ func (v *view) explainKey(ctx context.Context, key string) ([]Answer, error) {
 		}
 		for _, c := range v.controls {
 			if !waits && c.Kind == gobridge.Halt && c.Route == b.Route && c.Binding == b.Binding && c.OrderingKey == key && key != "" {
-				f := v.haltedBy(&c)
-				out = append(out, Answer{Route: b.Route, Binding: b.Binding, About: "key " + key, Cause: StateHalted, Sentence: f.Text, Steps: f.Steps[1:]})
+				out = append(out, Answer{
+					Route: b.Route, Binding: b.Binding, About: "key " + key, Cause: StateHalted,
+					Sentence: v.haltedBy(&c).Text, Steps: []Step{letGoOn(&c)},
+				})
 			}
 		}
 	}
@@ -302,13 +307,18 @@ func (v *view) retried(b *bindingOf, r *gobridge.Record, next string) (string, [
 
 func (v *view) whyHalted(b *bindingOf, r *gobridge.Record, e *gobridge.Explanation) (string, []Step) {
 	f := v.haltedBy(e.Control)
-	steps := []Step{f.Steps[1]}
 	head := r
 	if e.Head != nil {
 		head = e.Head
 	}
-	steps = append(steps, Step{"or, if the message that failed must not go at all, discard it for good first", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)})
-	return "waits: " + f.Text, steps
+	// A redrive, or a discard, may have left what was never tried at the head.
+	if head.Attempts == 0 && head.Error == "" && head.Unsettled == 0 {
+		return "waits: " + f.Text, []Step{letGoOn(e.Control)}
+	}
+	return "waits: " + f.Text, []Step{
+		f.Steps[1],
+		{"or, if the message that failed must not go at all, discard it for good first", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)},
+	}
 }
 
 func (v *view) inFlight(b *bindingOf, r *gobridge.Record, cause gobridge.Cause) (string, []Step) {

@@ -176,7 +176,7 @@ func (v *view) full(b *bindingOf) *Finding {
 		then = "new messages are refused for the whole route"
 	}
 	return &Finding{
-		State: StateFull, Text: fmt.Sprintf("full: %d of %d wait, and %s", waiting, b.plan.MaxOutboxDepth, then),
+		State: StateFull, Text: fmt.Sprintf("full: %s of %s wait, and %s", Thousands(waiting), Thousands(b.plan.MaxOutboxDepth), then),
 		Steps: []Step{
 			{"let it drain, or raise max_outbox_depth", nil},
 			{"or discard what waits for good", gobridgeDo("discard", b.name())},
@@ -207,9 +207,9 @@ func (v *view) deadFull(b *bindingOf) *Finding {
 // deadLimit says how many dead letters a partition has, and what bounds them.
 func (v *view) deadLimit(s *gobridge.Stats) string {
 	if v.limits.MaxDead > 0 && s.Dead >= v.limits.MaxDead {
-		return fmt.Sprintf("%d dead letters (max_dead_letters)", s.Dead)
+		return Thousands(s.Dead) + " dead letters (max_dead_letters)"
 	}
-	return fmt.Sprintf("%d MiB of dead letters", v.limits.MaxDeadBytes>>20)
+	return Thousands(v.limits.MaxDeadBytes>>20) + " MiB of dead letters"
 }
 
 func (v *view) halted(b *bindingOf) []Finding {
@@ -225,7 +225,7 @@ func (v *view) halted(b *bindingOf) []Finding {
 	c := &halts[0]
 	f := v.haltedBy(c)
 	if n := len(halts); n > 1 {
-		f.Text = fmt.Sprintf("%d keys are halted, the first, %s, %s", n, haltOf(c), v.haltedSince(c))
+		f.Text = fmt.Sprintf("%s keys are halted, the first, %s, %s", Thousands(n), haltOf(c), v.haltedSince(c))
 	}
 	return []Finding{*f}
 }
@@ -238,18 +238,35 @@ func haltOf(c *gobridge.Control) string {
 }
 
 func (v *view) haltedBy(c *gobridge.Control) *Finding {
-	what, flag := "key "+c.OrderingKey, []string{"--key", c.OrderingKey}
+	what := "key " + c.OrderingKey
 	if c.OrderingKey == "" {
-		what, flag = "message "+c.EnvelopeID, []string{"--id", c.EnvelopeID}
+		what = "message " + c.EnvelopeID
 	}
-	name := c.Route + "/" + c.Binding
 	return &Finding{
 		State: StateHalted, Since: c.Since, Text: what + " is halted " + v.haltedSince(c),
 		Steps: []Step{
 			{"see which message failed, and what waits behind it", gobridgeDo("explain", haltOf(c))},
-			{"mend the cause, then let it go on: the message that failed is sent again first", append(gobridgeDo("resume", name), flag...)},
+			{"mend the cause, then let it go on: the message that failed is sent again first", resumeOf(c)},
 		},
 	}
+}
+
+// resumeOf is the command that lifts a halt.
+func resumeOf(c *gobridge.Control) []string {
+	name := c.Route + "/" + c.Binding
+	if c.OrderingKey == "" {
+		return gobridgeDo("resume", name, "--id", c.EnvelopeID)
+	}
+	return gobridgeDo("resume", name, "--key", c.OrderingKey)
+}
+
+// letGoOn is the step where nothing that a halt holds has failed: a person halted it,
+// or what failed is not there any more.
+func letGoOn(c *gobridge.Control) Step {
+	if process(c.By) == "" {
+		return Step{"let it go on", resumeOf(c)}
+	}
+	return Step{"the message that failed has ended, and what waits has not been tried: let it go on", resumeOf(c)}
 }
 
 // haltedSince says since when something is halted, by whom and why. A bridge halts by
@@ -330,7 +347,7 @@ func (v *view) deadLetters(b *bindingOf) *Finding {
 	if dead == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d dead letters wait for a person", dead)
+	text := Thousands(dead) + " dead letters wait for a person"
 	if dead == 1 {
 		text = "1 dead letter waits for a person"
 	}
@@ -380,7 +397,9 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 		f.Text += safe
 		if errors.As(err, &holder) {
 			if pid, _ := holder.Holder(); pid > 0 {
-				f.Steps = append(f.Steps, Step{"if it does not come to an end, end it", []string{"kill", strconv.Itoa(pid)}})
+				f.Steps = append(f.Steps, Step{
+					fmt.Sprintf("if it does not come to an end, end process %d on %s", pid, d.host), []string{"kill", strconv.Itoa(pid)},
+				})
 			}
 		}
 	case errors.As(err, &stuck) && stuck.Stuck():

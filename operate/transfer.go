@@ -77,10 +77,15 @@ func Exported(r io.Reader) (map[gobridge.Ref]bool, int64, error) {
 // ImportReport is what an import did.
 type ImportReport struct {
 	// Read counts lines, Imported those that are dead letters here now, Held
-	// those that were here already in whatever state.
+	// those whose IDs were known here already, in whatever state.
 	Read     int `json:"read"`
 	Imported int `json:"imported"`
 	Held     int `json:"held"`
+	// Those of Held that have ended here: only their IDs are remembered. The admin
+	// listener does not tell.
+	Discarded int `json:"-"`
+	Delivered int `json:"-"`
+	Expired   int `json:"-"`
 }
 
 // Import stores the dead letters of an export, those that are not here yet, as
@@ -120,13 +125,21 @@ func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, _ Who, dryRun
 }
 
 func (d *Desk) importOne(ctx context.Context, r *gobridge.Record, dryRun bool, report *ImportReport) error {
-	_, err := d.store.Get(ctx, r.Ref())
+	known, err := d.store.Get(ctx, r.Ref())
 	switch {
 	case errors.Is(err, gobridge.ErrNotFound):
 	case err != nil:
 		return err
 	default:
 		report.Held++
+		switch known.State {
+		case gobridge.StateDiscarded:
+			report.Discarded++
+		case gobridge.StateDelivered:
+			report.Delivered++
+		case gobridge.StateExpired:
+			report.Expired++
+		}
 		return nil
 	}
 	if !dryRun {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -81,9 +80,9 @@ func (a *act) run(ctx context.Context, args []string, would string, detail any, 
 func (a *act) again(args []string) string {
 	reason := `"..."`
 	if a.reason != "" {
-		reason = shell([]string{a.reason})
+		reason = operate.CommandLine([]string{a.reason})
 	}
-	return shell(given(a.cmd, args, "reason", "yes")) + " --yes --reason " + reason
+	return operate.CommandLine(given(a.cmd, args, "reason", "yes")) + " --yes --reason " + reason
 }
 
 // given is the command line as it was given, but for some flags.
@@ -107,7 +106,7 @@ func (p *place) print(format string, args ...any) error {
 }
 
 func (p *place) writeJSON(v any) error {
-	out := json.NewEncoder(p.stdout)
+	out := json.NewEncoder(p.data)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
 	return out.Encode(v)
@@ -115,26 +114,21 @@ func (p *place) writeJSON(v any) error {
 
 // progress writes how far a long command is, on a terminal only.
 func (p *place) progress(verb string) (report func(int), end func()) {
-	f, ok := p.stderr.(*os.File)
-	if !ok || !isTerminal(f) {
+	f := p.stderr.terminal()
+	if f == nil {
 		return nil, func() {}
 	}
 	return func(n int) { fmt.Fprintf(f, "\r%s %s ", verb, thousands(int64(n))) }, func() { fmt.Fprint(f, "\r\x1b[K") }
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // width is what lines fit.
 const width = 80
 
 // wrap writes text in lines of at most width, each after indent, the first
-// after first.
+// after first. It has no lines of its own: a line break in it is made visible.
 func wrap(w io.Writer, first, indent, text string) {
 	line, used := first, false
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.FieldsFunc(operate.Visible(text), func(r rune) bool { return r == ' ' }) {
 		if used && len([]rune(line))+1+len([]rune(word)) > width {
 			fmt.Fprintln(w, line)
 			line, used = indent, false
@@ -151,22 +145,16 @@ func wrap(w io.Writer, first, indent, text string) {
 // writeSteps writes what to do, each command on a line of its own.
 func (p *place) writeSteps(w io.Writer, steps []operate.Step) {
 	for _, s := range steps {
-		text := s.Text
-		if len(s.Command) > 0 {
+		text, command := s.Text, p.command(s.Command)
+		if command != "" {
 			text += ":"
 		}
 		wrap(w, "   → ", "     ", text)
-		if len(s.Command) > 0 {
-			fmt.Fprintf(w, "     %s\n", p.command(s.Command))
+		if command != "" {
+			fmt.Fprintf(w, "     %s\n", command)
 		}
 	}
 }
 
 // thousands writes a number in groups of three digits.
-func thousands(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func thousands(n int64) string { return operate.Thousands(n) }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -27,9 +29,18 @@ type selection struct {
 	before string
 }
 
-func (s *selection) bind(cmd *cobra.Command) {
+// bind gives a command the flags that select among records of a state.
+func (s *selection) bind(cmd *cobra.Command, state gobridge.State) {
 	s.subject.bind(cmd)
 	f := cmd.Flags()
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		return notEmpty(cmd, "key", "id", "cause", "error", "after", "before")
+	}
+	if state != gobridge.StateDead {
+		f.StringVar(&s.cause, "cause", "", "only those that were last put back for this, as explain --json tells: the field reason")
+		f.StringVar(&s.error, "error", "", "only those whose last error is like this; * stands for any text")
+		return
+	}
 	f.StringVar(&s.cause, "cause", "", "only those that died for this: exhausted, permanent, expired, ...")
 	f.StringVar(&s.error, "error", "", "only those whose error is like this; * stands for any text")
 	f.StringVar(&s.after, "after", "", "only those that died then or later: a time (RFC 3339), or how long ago (2h)")
@@ -83,6 +94,9 @@ func newDead(p *place) *cobra.Command {
 	return cmd
 }
 
+// maxDeadPage is the longest list of dead letters.
+const maxDeadPage = 1000
+
 func newDeadList(p *place) *cobra.Command {
 	var s selection
 	query := gobridge.DeadQuery{Limit: 20}
@@ -90,7 +104,7 @@ func newDeadList(p *place) *cobra.Command {
 	cmd = p.bind(&cobra.Command{
 		Use:   "list TARGET",
 		Short: "List dead letters, oldest first",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("TARGET"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -107,8 +121,9 @@ func newDeadList(p *place) *cobra.Command {
 		}),
 		ValidArgsFunction: p.completeTargets,
 	})
-	s.bind(cmd)
-	cmd.Flags().IntVar(&query.Limit, "limit", query.Limit, "how many at most, up to 1000")
+	s.bind(cmd, gobridge.StateDead)
+	also(cmd, func() error { return between("limit", query.Limit, 1, maxDeadPage) })
+	cmd.Flags().IntVar(&query.Limit, "limit", query.Limit, fmt.Sprintf("how many at most, up to %d", maxDeadPage))
 	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on where the page before ended")
 	return cmd
 }
@@ -142,12 +157,12 @@ func (p *place) writeDead(page *operate.DeadPage, more []string) error {
 		}
 		wrap(&out, "", "   ", fmt.Sprintf("%s  %s%s  %s, %d bytes", v.EndedAt.Local().Format("2006-01-02 15:04:05"), v.ID, key, v.Reason, v.PayloadBytes))
 		if v.Error != "" {
-			wrap(&out, "   ", "   ", v.Error)
+			wrap(&out, "   ", "   ", oneLine(v.Error))
 		}
 	}
 	switch {
 	case page.Cursor != "":
-		fmt.Fprintf(&out, "more:\n     %s\n", shell(more))
+		fmt.Fprintf(&out, "more:\n     %s\n", operate.CommandLine(more))
 	case len(page.Records) == 0:
 		out.WriteString("no dead letters\n")
 	}
@@ -159,7 +174,7 @@ func newDeadShow(p *place) *cobra.Command {
 	return p.bind(&cobra.Command{
 		Use:   "show BINDING ID",
 		Short: "Show a dead letter, payload included",
-		Args:  cobra.ExactArgs(2),
+		Args:  wants("BINDING", "ID"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -174,19 +189,21 @@ func newDeadShow(p *place) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.print("%s\n", line)
+				_, err = p.data.Write(append(line, '\n'))
+				return err
 			}
-			return p.writeRecord(&r)
+			return p.writeRecord(&r, p.stdout.terminal() != nil)
 		}),
 		ValidArgsFunction: p.completeTargets,
 	})
 }
 
-func (p *place) writeRecord(r *gobridge.Record) error {
+// writeRecord writes a record, its payload byte for byte unless a terminal gets it.
+func (p *place) writeRecord(r *gobridge.Record, terminal bool) error {
 	var out bytes.Buffer
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&out, "%-14s %s\n", name, value)
+			fmt.Fprintf(&out, "%-14s %s\n", name, operate.Visible(value))
 		}
 	}
 	when := func(t time.Time) string {
@@ -214,11 +231,17 @@ func (p *place) writeRecord(r *gobridge.Record) error {
 	}
 	row("payload", fmt.Sprintf("%d bytes", len(e.Payload)))
 	out.WriteString("\n")
-	out.Write(e.Payload)
-	if !bytes.HasSuffix(e.Payload, []byte("\n")) {
-		out.WriteString("\n")
+	if _, err := p.stdout.Write(out.Bytes()); err != nil {
+		return err
 	}
-	_, err := p.stdout.Write(out.Bytes())
+	payload, to := slices.Clone(e.Payload), p.data
+	if !bytes.HasSuffix(payload, []byte("\n")) {
+		payload = append(payload, '\n')
+	}
+	if terminal {
+		to = p.stdout
+	}
+	_, err := to.Write(payload)
 	return err
 }
 
@@ -235,7 +258,7 @@ func newBulk(p *place, cmd *cobra.Command, kind operate.BulkKind, state gobridge
 	var a *act
 	var s selection
 	job := operate.Job{Kind: kind}
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = wants("TARGET")
 	cmd.ValidArgsFunction = p.completeTargets
 	cmd.RunE = p.with(func(ctx context.Context, d desk, args []string) error {
 		t, err := target(ctx, d, args[0])
@@ -254,7 +277,10 @@ func newBulk(p *place, cmd *cobra.Command, kind operate.BulkKind, state gobridge
 		return a.bulk(ctx, d, job, args)
 	})
 	a = bindAct(p, cmd)
-	s.bind(cmd)
+	s.bind(cmd, state)
+	also(cmd, func() error {
+		return cmp.Or(between("max", job.Max, 0, math.MaxInt), between("pace", job.Pace, 0, math.MaxFloat64))
+	})
 	cmd.Flags().IntVar(&job.Max, "max", 0, "how many at most; 0 is no bound")
 	cmd.Flags().Float64Var(&job.Pace, "pace", 0, "how many a second at most; 0 is no bound")
 	return cmd
@@ -277,9 +303,9 @@ func (a *act) bulk(ctx context.Context, d desk, job operate.Job, args []string) 
 			return err
 		}
 		if report.Count == 0 && !a.json {
-			return a.print("nothing to %s: no record is %s\n", job.Kind, report.Scope)
+			return a.print("%s\n", a.nothing(&job))
 		}
-		return a.run(ctx, args, describe(&report), report, nil)
+		return a.run(ctx, args, describe(&report)+a.stillHalted(ctx, d, &report), report, nil)
 	}
 	return a.run(ctx, args, "", nil, func(ctx context.Context, who operate.Who) (string, any, error) {
 		progress, end := a.progress(string(job.Kind))
@@ -292,13 +318,52 @@ func (a *act) bulk(ctx context.Context, d desk, job operate.Job, args []string) 
 			return "", nil, fmt.Errorf("%s of %s: %w after %s; run it again for the rest:\n     %s", job.Kind, report.Scope, err,
 				thousands(int64(report.Count)), a.again(args))
 		}
+		if report.Count == 0 {
+			return a.nothing(&job), report, nil
+		}
 		done := map[operate.BulkKind]string{operate.Redrive: "redrove", operate.Discard: "discarded"}[job.Kind]
 		text := fmt.Sprintf("%s %s of %s", done, thousands(int64(report.Count)), report.Scope)
 		if report.More {
 			text += "; more are left"
 		}
-		return text, report, nil
+		return text + a.stillHalted(ctx, d, &report), report, nil
 	})
+}
+
+// nothing says that no record matches, and where to look.
+func (a *act) nothing(job *operate.Job) string {
+	look := []string{"gobridge", "status"}
+	switch f := &job.Filter; {
+	case f.EnvelopeID != "":
+		look = []string{"gobridge", "explain", "--id", f.EnvelopeID}
+	case f.OrderingKey != "":
+		look = []string{"gobridge", "explain", "--key", f.OrderingKey}
+	}
+	return fmt.Sprintf("nothing to %s: no record is %s\nto see how it stands:\n     %s", job.Kind, job.Filter.Scope(), a.command(look))
+}
+
+// stillHalted says of the keys of what is discarded, as far as the report names them,
+// that they stay halted: to end a message lifts no halt.
+func (a *act) stillHalted(ctx context.Context, d desk, report *operate.BulkReport) string {
+	if report.Kind != operate.Discard {
+		return ""
+	}
+	var b strings.Builder
+	told := map[string]bool{}
+	for _, one := range report.First {
+		route, binding, _, _ := gobridge.Partition(one.Partition).Split()
+		t := operate.Target{Route: route, Binding: binding}
+		s := subject{key: one.Key}
+		if one.Key == "" || told[s.of(t)] {
+			continue
+		}
+		told[s.of(t)] = true
+		if controls, err := d.Holding(ctx, t, one.Key, ""); err != nil || len(controls) == 0 {
+			continue // the discard is what was asked for, and it is done
+		}
+		fmt.Fprintf(&b, "\n%s stays halted; to let it go on:\n     %s", s.of(t), a.command([]string{"gobridge", "resume", t.String(), "--key", one.Key}))
+	}
+	return b.String()
 }
 
 // describe says what a job would do.
@@ -312,12 +377,12 @@ func describe(r *operate.BulkReport) string {
 		fmt.Fprintf(&b, ";\nof %s of them, younger messages of the same key have been delivered already: they come after those", thousands(int64(r.Overtaken)))
 	}
 	for _, one := range r.First {
-		fmt.Fprintf(&b, "\n   %s", one.ID)
+		fmt.Fprintf(&b, "\n   %s", operate.Visible(one.ID))
 		if one.Key != "" {
-			fmt.Fprintf(&b, "  key %s", one.Key)
+			fmt.Fprintf(&b, "  key %s", operate.Visible(one.Key))
 		}
 		if one.Reason != "" {
-			fmt.Fprintf(&b, "  %s: %s", one.Reason, one.Error)
+			fmt.Fprintf(&b, "  %s: %s", operate.Visible(one.Reason), operate.Visible(one.Error))
 		}
 	}
 	if r.Count > len(r.First) {
@@ -334,7 +399,7 @@ func newDeadExport(p *place) *cobra.Command {
 		Short: "Write dead letters as lines of JSON, every byte of them",
 		Long: `Write dead letters as lines of JSON, every byte of them, and leave them where
 they are. With --out, an export that was interrupted goes on where it stopped.`,
-		Args: cobra.ExactArgs(1),
+		Args: wants("TARGET"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -347,14 +412,14 @@ they are. With --out, an export that was interrupted goes on where it stopped.`,
 			progress, end := p.progress("exported")
 			defer end()
 			if file == "" {
-				_, err = d.Export(ctx, filter, p.stdout, nil, progress)
+				_, err = d.Export(ctx, filter, p.data, nil, progress)
 				return err
 			}
 			return p.exportTo(ctx, d, filter, file, progress)
 		}),
 		ValidArgsFunction: p.completeTargets,
 	})
-	s.bind(cmd)
+	s.bind(cmd, gobridge.StateDead)
 	cmd.Flags().StringVar(&file, "out", "", "the file to write, or to go on with; standard output when absent")
 	return cmd
 }
@@ -397,7 +462,7 @@ func newDeadImport(p *place) *cobra.Command {
 		Short: "Store the dead letters of an export as dead letters (- is standard input)",
 		Long: `Store the dead letters of an export as dead letters, those that are not here
 yet; it can be repeated after it was interrupted. To send them, redrive them.`,
-		Args: cobra.ExactArgs(1),
+		Args: wants("FILE"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			var t operate.Target
 			if to != "" {
@@ -415,6 +480,30 @@ yet; it can be repeated after it was interrupted. To send them, redrive them.`,
 	a = bindAct(p, cmd)
 	cmd.Flags().StringVar(&to, "to", "", "the binding whose dead letters they become, instead of their own")
 	return cmd
+}
+
+// notImported says what an import leaves out, and why.
+func notImported(r *operate.ImportReport) string {
+	var ended []string
+	n := 0
+	for _, one := range []struct {
+		count int
+		as    string
+	}{{r.Discarded, "discarded"}, {r.Delivered, "delivered"}, {r.Expired, "expired"}} {
+		if one.count > 0 {
+			n += one.count
+			ended = append(ended, thousands(int64(one.count))+" "+one.as)
+		}
+	}
+	var text string
+	if here := r.Held - n; here > 0 || n == 0 {
+		text = fmt.Sprintf("; %s are here already", thousands(int64(here)))
+	}
+	if n > 0 {
+		text += fmt.Sprintf("; %s have ended here (%s): their IDs are remembered for as long as the store's retention, and are not taken again until then",
+			thousands(int64(n)), strings.Join(ended, ", "))
+	}
+	return text
 }
 
 func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []string) error {
@@ -437,7 +526,7 @@ func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []
 		return report, err
 	}
 	text := func(verb string, r operate.ImportReport) string {
-		return fmt.Sprintf("%s %s dead letters of %s; %s are here already", verb, thousands(int64(r.Imported)), args[0], thousands(int64(r.Held)))
+		return fmt.Sprintf("%s %s dead letters of %s", verb, thousands(int64(r.Imported)), args[0]) + notImported(&r)
 	}
 	if !a.yes {
 		report, err := read(ctx, operate.Who{}, true)

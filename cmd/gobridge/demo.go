@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -43,7 +45,13 @@ A bridge on a temporary file, as a process of its own; producers over many keys;
 a destination that fails, slows and goes down; the bridge killed with messages in
 flight, and started again. Then a table: what was accepted, what arrived, how
 often, and in what order. It exits with 1 if a message was lost or out of order.`,
-		Args: cobra.NoArgs,
+		Args: wants(),
+		PreRunE: func(*cobra.Command, []string) error {
+			if opts.length <= 0 {
+				return usage("--for is %v; it is a time above zero", opts.length)
+			}
+			return cmp.Or(between("keys", opts.keys, 1, math.MaxInt), between("pace", opts.pace, 1, maxDemoPace))
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := &demo{demoOptions: opts, stdout: stdout, stderr: stderr, book: newDemoBook()}
 			if err := d.run(cmd.Context()); err != nil {
@@ -65,6 +73,9 @@ often, and in what order. It exits with 1 if a message was lost or out of order.
 	f.IntVar(&opts.pace, "pace", opts.pace, "how many messages a second")
 	return cmd
 }
+
+// maxDemoPace is more than any machine does.
+const maxDemoPace = 1_000_000
 
 type demoOptions struct {
 	length    time.Duration

@@ -89,7 +89,7 @@ func newTable(p *place) *cobra.Command {
 	table.PersistentFlags().StringVarP(&p.config, "config", "c", "", "the configuration, which names the table ($"+configEnv+" when absent)")
 	table.AddCommand(
 		&cobra.Command{
-			Use: "ensure", Short: "Make the table if it is not there, and wait until it can be used", Args: cobra.NoArgs,
+			Use: "ensure", Short: "Make the table if it is not there, and wait until it can be used", Args: wants(),
 			RunE: p.onTable(func(ctx context.Context, client *ddb.Client, o dynamodb.Options) error {
 				if err := dynamodb.EnsureTable(ctx, client, o); err != nil {
 					return &failure{err}
@@ -99,7 +99,7 @@ func newTable(p *place) *cobra.Command {
 			}),
 		},
 		&cobra.Command{
-			Use: "check", Short: "Compare the table with what is needed", Args: cobra.NoArgs,
+			Use: "check", Short: "Compare the table with what is needed", Args: wants(),
 			RunE: p.onTable(func(ctx context.Context, client *ddb.Client, o dynamodb.Options) error {
 				if err := dynamodb.CheckTable(ctx, client, o); err != nil {
 					return &failure{err}
@@ -109,7 +109,7 @@ func newTable(p *place) *cobra.Command {
 			}),
 		},
 		&cobra.Command{
-			Use: "plan", Short: "Print a CloudFormation template that makes the table", Args: cobra.NoArgs,
+			Use: "plan", Short: "Print a CloudFormation template that makes the table", Args: wants(),
 			RunE: func(*cobra.Command, []string) error {
 				c, err := p.dynamoDB()
 				if err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,15 +23,16 @@ func (s *subject) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "key", "", "only the messages of this ordering key")
 	cmd.Flags().StringVar(&s.id, "id", "", "only the message with this ID")
 	cmd.MarkFlagsMutuallyExclusive("key", "id")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return notEmpty(cmd, "key", "id") }
 }
 
 // of says for people what it is, in the target.
 func (s *subject) of(t operate.Target) string {
 	switch {
 	case s.key != "":
-		return "key " + s.key + " of " + t.String()
+		return "key " + operate.Visible(s.key) + " of " + t.String()
 	case s.id != "":
-		return "message " + s.id + " of " + t.String()
+		return "message " + operate.Visible(s.id) + " of " + t.String()
 	}
 	return t.String()
 }
@@ -55,7 +58,7 @@ func newPause(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause TARGET",
 		Short: "Stop deliveries of a route (orders) or a binding (orders/crm)",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("TARGET"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -78,7 +81,7 @@ func newResume(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume TARGET",
 		Short: "Lift a pause, or with --key or --id a halt",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("TARGET"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -92,7 +95,7 @@ func newResume(p *place) *cobra.Command {
 				return fmt.Errorf("%w: nothing holds %s itself; gobridge explain %s tells what does", gobridge.ErrNotFound, s.of(t), args[0])
 			}
 			c := controls[0]
-			would := fmt.Sprintf("lift the %s of %s, set %s by %s: %s", c.Kind, s.of(t), c.Since.Local().Format("2006-01-02 15:04:05"), c.By, c.Reason)
+			would := fmt.Sprintf("lift the %s of %s, set %s by %s: %s", c.Kind, s.of(t), c.Since.Local().Format("2006-01-02 15:04:05"), operate.Visible(c.By), operate.Visible(c.Reason))
 			return a.run(ctx, args, would, nil, func(ctx context.Context, who operate.Who) (string, any, error) {
 				return "resumed " + s.of(t), nil, d.Resume(ctx, t, s.key, s.id, who)
 			})
@@ -110,7 +113,7 @@ func newHalt(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "halt BINDING",
 		Short: "Stop deliveries of one key, or of one message without a key",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("BINDING"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -137,7 +140,7 @@ func newRetry(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry TARGET",
 		Short: "Try at once what waits for its next attempt, and a destination that is down",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("TARGET"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			t, err := target(ctx, d, args[0])
 			if err != nil {
@@ -147,11 +150,28 @@ func newRetry(p *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s != (subject{}) {
+				there, err := waits(ctx, d, t, &s)
+				if err != nil {
+					return err
+				}
+				if !there {
+					return a.nothingWaits(t, &s)
+				}
+			}
 			would := fmt.Sprintf("try %s at once, where %s wait", s.of(t), thousands(waiting))
 			return a.run(ctx, args, would, map[string]int64{"pending": waiting}, func(ctx context.Context, who operate.Who) (string, any, error) {
 				n, err := d.Retry(ctx, s.filter(t), who)
-				return fmt.Sprintf("asked for %s to be tried at once; %s waited for their time", s.of(t), thousands(int64(n))),
-					map[string]int{"due": n}, err
+				text := fmt.Sprintf("asked for %s to be tried at once, and its destination if that is down; ", s.of(t))
+				switch n {
+				case 0:
+					text += "no message waited for a time of its own"
+				case 1:
+					text += "1 message waited for its time, and is due now"
+				default:
+					text += thousands(int64(n)) + " messages waited for their time, and are due now"
+				}
+				return text, map[string]int{"due": n}, err
 			})
 		}),
 		ValidArgsFunction: p.completeTargets,
@@ -161,12 +181,32 @@ func newRetry(p *place) *cobra.Command {
 	return cmd
 }
 
+// waits reports whether a message of the subject waits in the target.
+func waits(ctx context.Context, d desk, t operate.Target, s *subject) (bool, error) {
+	answers, err := d.Explain(ctx, operate.Question{Text: cmp.Or(s.key, s.id), OnlyKey: s.key != "", OnlyID: s.id != ""})
+	return slices.ContainsFunc(answers, func(a operate.Answer) bool {
+		waits := a.Record != nil && (a.Record.State == gobridge.StatePending.String() || a.Record.State == gobridge.StateClaimed.String())
+		return waits && a.Route == t.Route && (t.Binding == "" || a.Binding == t.Binding) &&
+			(t.Partition == "" || a.Record.Partition == string(t.Partition))
+	}), err
+}
+
+// nothingWaits says that, and where to look.
+func (a *act) nothingWaits(t operate.Target, s *subject) error {
+	job := operate.Job{Kind: "retry", Filter: s.filter(t)}
+	job.Filter.States = []gobridge.State{gobridge.StatePending}
+	if a.json {
+		return a.writeJSON(outcome{What: a.nothing(&job)})
+	}
+	return a.print("%s\n", a.nothing(&job))
+}
+
 func newMove(p *place) *cobra.Command {
 	var a *act
 	cmd := &cobra.Command{
 		Use:   "move FROM TO",
 		Short: "Move what waits in a removed binding to another one",
-		Args:  cobra.ExactArgs(2),
+		Args:  wants("FROM", "TO"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			from, err := target(ctx, d, args[0])
 			if err != nil {

@@ -54,6 +54,7 @@ func main() {
 // execute runs a command line and returns the exit status.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr) //nolint:contextcheck // the commands get ctx from cobra
+	stderr = screen{stderr}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var failed *failure
@@ -95,9 +96,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(stdout, stderr), newValidate(stdout), newSchema(stdout), newVersion(stdout),
+	root.AddCommand(newRun(stdout, stderr), newValidate(screen{stdout}), newSchema(stdout), newVersion(stdout),
 		newInit(stdout), newDemo(stdout, stderr))
-	newPlace := func() *place { return &place{stdout: stdout, stderr: stderr} }
+	newPlace := func() *place { return &place{stdout: screen{stdout}, stderr: screen{stderr}, data: stdout} }
 	root.AddCommand(newTry(os.Stdin, newPlace()))
 	for _, command := range []func(*place) *cobra.Command{
 		newStatus, newExplain, newPause, newResume, newHalt, newRetry, newDiscard, newMove, newAudit, newDead, newTable,
@@ -108,7 +109,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 }
 
 func newRun(stdout, stderr io.Writer) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run the bridge until it is told to stop (SIGINT or SIGTERM); SIGHUP reloads the file",
 		Long: `Run the bridge until it is told to stop (SIGINT or SIGTERM); SIGHUP reloads the file.
@@ -130,6 +131,8 @@ without it: stop it with Ctrl-C before.`,
 			return run(cmd.Context(), args[0], c, stdout, newLogger(c.Log, stderr))
 		},
 	}
+	cmd.SetFlagErrorFunc(fileWithoutFlag)
+	return cmd
 }
 
 func newValidate(stdout io.Writer) *cobra.Command {
@@ -152,6 +155,7 @@ func newValidate(stdout io.Writer) *cobra.Command {
 			return connectAll(cmd.Context(), c, stdout)
 		},
 	}
+	cmd.SetFlagErrorFunc(fileWithoutFlag)
 	cmd.Flags().BoolVar(&connect, "connect", false, "connect to every broker and say what would be consumed and published, and what is missing")
 	return cmd
 }
@@ -161,7 +165,7 @@ func newSchema(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
-		Args:  cobra.NoArgs,
+		Args:  wants(),
 		RunE: func(*cobra.Command, []string) error {
 			out := []byte(config.Markdown())
 			if !markdown {
@@ -184,7 +188,7 @@ func newVersion(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which gobridge this is",
-		Args:  cobra.NoArgs,
+		Args:  wants(),
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := fmt.Fprintln(stdout, version()); err != nil {
 				return &failure{err}

@@ -33,7 +33,7 @@ func writeOwners(w io.Writer, b *operate.BindingStatus, now time.Time) {
 	shard, name, sign := 0, 0, 0
 	for i, o := range b.Owners {
 		shards[i] = string(o.Partition[strings.LastIndexByte(string(o.Partition), '/')+1:])
-		names[i] = o.Owner
+		names[i] = operate.Visible(o.Owner)
 		if o.Owner == "" {
 			names[i] = "nobody"
 		}

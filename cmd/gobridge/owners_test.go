@@ -83,7 +83,7 @@ func TestStatusSaysHowProcessesShareABinding(t *testing.T) {
 		t.Errorf("with one owner: status %d\n%s", status, stdout)
 	}
 	if status, stdout, _ := command(t, "explain", "orders/crm", "--config", one); status != 0 ||
-		!strings.Contains(stdout, "a-1-AAAAAAAA drains it") || !strings.Contains(stdout, "kill 1\n") {
+		!strings.Contains(stdout, "a-1-AAAAAAAA drains it") || strings.Contains(stdout, "kill") {
 		t.Errorf("with one owner: explain: status %d\n%s", status, stdout)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,8 @@ type desk = admin.Desk
 
 // place says where the outbox is, and how a command speaks.
 type place struct {
-	stdout, stderr io.Writer
+	stdout, stderr screen
+	data           io.Writer // standard output, for what is no text for people
 
 	config string
 	db     string
@@ -210,10 +212,22 @@ func planOf(c *config.Config) *operate.Plan {
 	return plan
 }
 
-// command writes a step's command for this place, to be copied into a shell.
+// command writes a step's command for this place, to be copied into a shell, empty if
+// there is none.
 func (p *place) command(args []string) string {
-	if len(args) < 2 || args[0] != "gobridge" || args[1] == "validate" {
-		return shell(args)
+	switch {
+	case len(args) > 0 && args[0] == "kill" && p.admin != "":
+		// The process is on another machine, as far as this one knows.
+		if slices.Contains(args, "-HUP") {
+			return p.reloadCall()
+		}
+		return ""
+	case len(args) < 2 || args[0] != "gobridge" || args[1] == "validate":
+		return operate.CommandLine(args)
+	}
+	var last []string
+	if n := len(args) - 1; args[1] == "explain" && strings.HasPrefix(args[n], "-") {
+		args, last = args[:n], []string{"--", args[n]} // a key that looks like a flag
 	}
 	file := p.file()
 	switch {
@@ -235,19 +249,25 @@ func (p *place) command(args []string) string {
 	case p.config != "":
 		args = append(slices.Clone(args), "--config", p.config)
 	}
-	return shell(args)
+	return operate.CommandLine(append(args, last...))
 }
 
-// shell quotes arguments for a POSIX shell.
-func shell(args []string) string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		plain := a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@+,%") == ""
-		if out[i] = a; !plain {
-			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
+// reloadCall is the call that has a bridge load its configuration, to be copied into
+// a shell.
+func (p *place) reloadCall() string {
+	token := "$" + adminTokenEnv
+	if p.tokenFile != "" {
+		token = "$(cat " + operate.CommandLine([]string{p.tokenFile}) + ")"
 	}
-	return strings.Join(out, " ")
+	call := `curl -sS --fail-with-body -H "Authorization: Bearer ` + token + `" -H "Content-Type: application/json"`
+	if p.ca != "" {
+		call += " --cacert " + operate.CommandLine([]string{p.ca})
+	}
+	body, err := json.Marshal(map[string]string{"by": whoami(), "reason": "mended"})
+	if err != nil {
+		return "" // two strings are always JSON
+	}
+	return call + " -d " + operate.CommandLine([]string{string(body), strings.TrimSuffix(p.admin, "/") + "/api/v1/reload"})
 }
 
 // whoami names the person at the terminal.

@@ -86,12 +86,63 @@ func (l *live) tell(err error) {
 	now := time.Now()
 	l.desk.SetProcess(operate.Finding{
 		State: operate.StateNotReloaded, Since: now,
-		Text: fmt.Sprintf("a reload was refused at %s, and the configuration from before is still in force: %s", now.Format(time.TimeOnly), sentence(err.Error())),
-		Steps: []operate.Step{
-			{Text: "mend the file until nothing is wrong with it", Command: []string{"gobridge", "validate", l.path}},
-			{Text: "then have this process load it", Command: []string{"kill", "-HUP", strconv.Itoa(os.Getpid())}},
-		},
+		Text:  fmt.Sprintf("a reload was refused at %s, and the configuration from before is still in force: %s", now.Format(time.TimeOnly), sentence(err.Error())),
+		Steps: l.mend(err),
 	})
+}
+
+// refusal is an error of putting a configuration in force that nothing is wrong with
+// by itself, so that validate finds nothing.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// mend says what to do about a reload that was refused. Who reads it may be on another
+// machine.
+func (l *live) mend(err error) []operate.Step {
+	process := fmt.Sprintf("process %d", os.Getpid())
+	if host, err := os.Hostname(); err == nil {
+		process += " on " + host
+	}
+	load := operate.Step{Text: "then have " + process + " load it", Command: []string{"kill", "-HUP", strconv.Itoa(os.Getpid())}}
+	var unserved *bridge.UnservedError
+	var refused refusal
+	switch {
+	case errors.As(err, &unserved):
+		return append(mendUnserved(unserved), load)
+	case errors.Is(err, errRestart):
+		return []operate.Step{{Text: "put that back in the file as it was"}, load, {Text: "or restart " + process + ", which takes the file as it is"}}
+	case errors.As(err, &refused):
+		return []operate.Step{{Text: "mend what it says; nothing is wrong with the file by itself"}, load}
+	}
+	return []operate.Step{{Text: "mend the file until nothing is wrong with it", Command: []string{"gobridge", "validate", l.path}}, load}
+}
+
+// mendUnserved says what to do about records that no route of a file would serve. Until
+// it is in force their bindings are there, and go on: nothing can be moved out of them.
+func mendUnserved(err *bridge.UnservedError) []operate.Step {
+	var names []string
+	var discards []operate.Step
+	for _, s := range err.Partitions {
+		name, verbs := string(s.Partition), map[string]bool{"discard": s.Pending+s.Claimed > 0, "dead discard": s.Dead > 0}
+		if route, binding, _, ok := s.Partition.Split(); ok {
+			name = route + "/" + binding
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		for _, verb := range []string{"discard", "dead discard"} {
+			step := operate.Step{Text: "or end for good what it holds", Command: append(append([]string{"gobridge"}, strings.Fields(verb)...), name)}
+			if verbs[verb] && !slices.ContainsFunc(discards, func(s operate.Step) bool { return slices.Equal(s.Command, step.Command) }) {
+				discards = append(discards, step)
+			}
+		}
+	}
+	what := strings.Join(names, ", ")
+	return append([]operate.Step{
+		{Text: "put " + what + " back into the file"},
+		{Text: "or list " + what + " under parked: to let the messages wait; once that is in force, gobridge move takes them to another binding"},
+	}, discards...)
 }
 
 // sentence makes an error of many lines, as those of files are, fit a sentence.
@@ -130,7 +181,7 @@ func (l *live) tryReload(ctx context.Context) (string, error) {
 		return "nothing", nil
 	}
 	if err := l.apply(ctx, c, d); err != nil {
-		return "", err
+		return "", refusal{err}
 	}
 	return d.String(), nil
 }

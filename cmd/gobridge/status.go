@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func newStatus(p *place) *cobra.Command {
 
 It exits with 0 when all is well, 1 when something needs a person, and 2 when
 the outbox cannot be looked at.`,
-		Args: cobra.NoArgs,
+		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := p.look(cmd.Context())
 			if err != nil {
@@ -68,7 +69,7 @@ func (p *place) unreachable(err error) error {
 		_ = p.writeJSON(map[string]string{"level": "unreachable", "error": err.Error()}) // the exit status tells
 		return exitStatus(statusUnreachable)
 	}
-	wrap(p.stderr, "UNREACHABLE  ", "   ", err.Error())
+	wrap(p.stderr, "UNREACHABLE  ", "   ", oneLine(err.Error()))
 	if hint := mendOpening(err); hint != "" {
 		p.writeSteps(p.stderr, []operate.Step{{Text: hint, Command: []string{"gobridge", "version"}}})
 	}
@@ -88,7 +89,7 @@ func (p *place) writeStatus(s *operate.Status, owners bool) error {
 	var out bytes.Buffer
 	for _, f := range s.Store {
 		wrap(&out, "STORE  ", "   ", f.State+": "+f.Text)
-		if f.State == operate.StateDisk {
+		if f.State == operate.StateDisk && p.path != "" {
 			f.Steps = append(f.Steps, operate.Step{Text: "see how full its disk is", Command: []string{"df", "-h", p.path}})
 		}
 		p.writeSteps(&out, f.Steps)
@@ -143,7 +144,7 @@ func newExplain(p *place) *cobra.Command {
 	cmd := p.bind(&cobra.Command{
 		Use:   "explain WHAT",
 		Short: "Say why a message, a key, a binding or a route stands as it does",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("WHAT"),
 		RunE: p.with(func(ctx context.Context, d desk, args []string) error {
 			q.Text = args[0]
 			answers, err := d.Explain(ctx, q)
@@ -173,8 +174,9 @@ func newAudit(p *place) *cobra.Command {
 	limit := 20
 	cmd := p.bind(&cobra.Command{
 		Use: "audit", Aliases: []string{"log"},
-		Short: "Say who did what, when and why, newest first",
-		Args:  cobra.NoArgs,
+		Short:   "Say who did what, when and why, newest first",
+		Args:    wants(),
+		PreRunE: func(*cobra.Command, []string) error { return between("limit", limit, 1, math.MaxInt) },
 		RunE: p.with(func(ctx context.Context, d desk, _ []string) error {
 			entries, err := d.Audit(ctx, limit)
 			if err != nil {

@@ -69,6 +69,9 @@ func newTry(stdin io.Reader, p *place) *cobra.Command {
 		},
 	})
 	f := cmd.Flags()
+	for _, name := range []string{"admin", "token-file", "ca"} {
+		f.Lookup(name).Hidden = true // it says that it has no use for them
+	}
 	f.StringVar(&route, "route", "", "the route; not needed where there is only one")
 	f.StringVar(&contentType, "content-type", "application/json", "the message's content type")
 	f.StringVar(&key, "key", "", "the ordering key that the source gives")
@@ -125,14 +128,14 @@ func (p *place) writeTrial(t *operate.Trial, looked bool) error {
 	var out bytes.Buffer
 	switch {
 	case t.Refused != "":
-		wrap(&out, "refused  ", "         ", t.Refused)
+		wrap(&out, "refused  ", "         ", oneLine(t.Refused))
 	case t.Known:
 		wrap(&out, "duplicate  ", "           ", "every binding has a message "+t.ID+" already: it would be answered, and go nowhere")
 	default:
-		fmt.Fprintf(&out, "accepted as %s\n", t.ID)
+		fmt.Fprintf(&out, "accepted as %s\n", operate.Visible(t.ID))
 	}
 	if t.Key != "" {
-		fmt.Fprintf(&out, "key         %s\n", t.Key)
+		fmt.Fprintf(&out, "key         %s\n", operate.Visible(t.Key))
 	} else if t.Refused == "" {
 		out.WriteString("key         none: it is in no order\n")
 	}
@@ -164,7 +167,7 @@ func newInit(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
 		Short: "Print a configuration to start with",
-		Args:  cobra.NoArgs,
+		Args:  wants(),
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := io.WriteString(stdout, starter); err != nil {
 				return &failure{err}
