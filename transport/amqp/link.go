@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"gobridge/internal/pause"
 )
 
 // Waits between two tries to connect, and how long the goodbye may take.
@@ -19,13 +20,6 @@ const (
 	maxRetryWait = 5 * time.Second
 	closeWait    = time.Second
 )
-
-// backoff is the wait after so many failures in a row; a random part of up to half
-// is taken off, so that many clients don't come at once.
-func backoff(failures int) time.Duration {
-	wait := min(minRetryWait<<min(failures, 10), maxRetryWait)
-	return wait - rand.N(wait/2) //nolint:gosec // jitter
-}
 
 // link is a TCP connection that is made when it is needed, and again when it has
 // ended.
@@ -87,7 +81,7 @@ func (l *link) dial() {
 	close(l.dialling)
 	l.dialling = nil
 	if l.failed = err; err != nil {
-		l.retryAt = time.Now().Add(backoff(l.failures))
+		l.retryAt = time.Now().Add(pause.Backoff(l.failures, minRetryWait, maxRetryWait))
 		l.failures++
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 // What one take gets at most, and the prefetch when none is set.
@@ -107,16 +108,12 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 		if taken {
 			failures = 0
 		}
-		wait := backoff(failures)
+		wait := pause.Backoff(failures, minRetryWait, maxRetryWait)
 		if why := err.Error(); why != said || time.Since(saidAt) > remind {
 			said, saidAt = why, time.Now()
 			r.log.Warn("the queue is not consumed; it is tried again", "error", why, "in", wait)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return nil
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gobridge/internal/pause"
 )
 
 // What a client may be allowed to do, as numbers of bits (Kafka protocol, ACL
@@ -150,7 +152,7 @@ func (l *look) group(ctx context.Context, name string) error {
 	waited := false
 	for try := 0; try < coordinatorTries && unready(response, err) && ctx.Err() == nil; try++ {
 		waited = true
-		pause(ctx, errorPause)
+		pause.For(ctx, errorPause)
 		response, err = request.RequestWith(ctx, l.client)
 	}
 	if unready(response, err) || waited && ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 // partition is a partition of a topic.
@@ -169,7 +170,7 @@ func (g *group) handPart(ctx context.Context, part []message) error {
 			return err
 		}
 		if within.Err() == nil { // against its contract; not to be a busy loop
-			pause(ctx, errorPause)
+			pause.For(ctx, errorPause)
 		}
 	}
 }

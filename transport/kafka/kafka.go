@@ -61,7 +61,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -70,6 +69,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gobridge/internal/clienttls"
+	"gobridge/internal/pause"
 )
 
 const (
@@ -81,7 +81,8 @@ const (
 	requestTime = 5 * time.Second
 	// produceTime bounds the broker's wait for its replicas.
 	produceTime = 10 * time.Second
-	// maxBackoff bounds the wait between two tries to reach a broker.
+	// The waits between two tries to reach a broker.
+	minBackoff = 100 * time.Millisecond
 	maxBackoff = time.Second
 	// maxDecompressed bounds what a batch may decompress to.
 	maxDecompressed = 128 << 20
@@ -174,7 +175,7 @@ func (c *Connection) client(reset bool, seen *watch, options ...kgo.Opt) (*kgo.C
 		kgo.ClientID(c.options.ClientID),
 		kgo.Dialer(dial.dial),
 		kgo.RequestTimeoutOverhead(requestTime),
-		kgo.RetryBackoffFn(backoff),
+		kgo.RetryBackoffFn(func(failures int) time.Duration { return pause.Backoff(failures, minBackoff, maxBackoff) }),
 		kgo.MetadataMinAge(time.Second),
 		kgo.MetadataMaxAge(time.Minute),
 		kgo.MaxDecompressBatchBytes(maxDecompressed),
@@ -192,12 +193,6 @@ func (c *Connection) client(reset bool, seen *watch, options ...kgo.Opt) (*kgo.C
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	return client, nil
-}
-
-// backoff is the wait before another try, after some that failed.
-func backoff(failures int) time.Duration {
-	wait := min(100*time.Millisecond<<min(failures, 10), maxBackoff)
-	return wait - rand.N(wait/2) //nolint:gosec // jitter
 }
 
 // dialer connects, with what the TLS files have at that moment.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 const (
@@ -166,7 +167,7 @@ func (r *Receiver) member(ctx context.Context, take gobridge.Take, renew time.Du
 			return err
 		}
 		if failed && len(batch) == 0 {
-			pause(ctx, errorPause)
+			pause.For(ctx, errorPause)
 		}
 	}
 	return nil
@@ -183,15 +184,6 @@ func (r *Receiver) lookForTopics(ctx context.Context, client *kgo.Client) {
 		if topic.Err != nil {
 			r.conn.log.Warn("a topic can't be consumed; the source waits for it", "group", r.options.Group, "topic", topic.Topic, "error", topic.Err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,8 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/eclipse/paho.golang/paho/session"
 	"github.com/gorilla/websocket"
+
+	"gobridge/internal/pause"
 )
 
 const (
@@ -282,7 +283,7 @@ type schedule struct{ failures int }
 // failed is for a try that led to no connection.
 func (s *schedule) failed() time.Duration {
 	s.failures++
-	return jitter(min(minWait<<min(s.failures-1, 10), maxWait))
+	return pause.Backoff(s.failures-1, minWait, maxWait)
 }
 
 // lost is for a connection that ended, after having held for so long.
@@ -292,28 +293,12 @@ func (s *schedule) lost(held time.Duration, why error) time.Duration {
 	switch {
 	case held > steady && !takenOver:
 		s.failures = 0
-		return jitter(minWait)
+		return pause.Jittered(minWait)
 	case takenOver:
 		s.failures++
-		return jitter(min(minTakenOverWait<<min(s.failures-1, 10), maxTakenOverWait))
+		return pause.Backoff(s.failures-1, minTakenOverWait, maxTakenOverWait)
 	}
 	return s.failed()
-}
-
-func jitter(wait time.Duration) time.Duration {
-	return wait - rand.N(wait/2) //nolint:gosec // jitter
-}
-
-// pause waits, and reports false if ctx ends first.
-func pause(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // trouble logs what keeps a client from its broker: once, until it is another.

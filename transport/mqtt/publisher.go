@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"gobridge/internal/pause"
 )
 
 // publisher is the client of a sender. It connects when it is first used, and again
@@ -97,7 +99,7 @@ func (p *publisher) run() {
 			}
 			p.set(nil, err)
 		}
-		if !pause(p.ctx, wait) {
+		if !pause.For(p.ctx, wait) {
 			return
 		}
 		p.set(nil, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 // ReceiverOptions are those of a source.
@@ -165,7 +166,7 @@ func (r *Receiver) keep(ctx context.Context, session *incoming, handing <-chan s
 				log.Warn("connections keep ending as soon as they stand; so they do when another client has the same client ID")
 			}
 		}
-		if !pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return
 		}
 	}
@@ -269,7 +270,7 @@ func (r *Receiver) subscribe(ctx context.Context, l *link, full func() bool) {
 				log.Warn("the broker grants a subscription less than was asked for", "topic", f.filter, "qos", f.qos)
 			}
 		}
-		if len(left) == 0 || !pause(ctx, jitter(wait)) {
+		if len(left) == 0 || !pause.For(ctx, pause.Jittered(wait)) {
 			return
 		}
 	}

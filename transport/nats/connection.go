@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -16,6 +15,8 @@ import (
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"gobridge/internal/pause"
 )
 
 // Waits between two attempts to connect.
@@ -167,20 +168,10 @@ func (c *Connection) run() {
 				wait = minWait
 			}
 		}
-		pause(c.ctx, wait/2+rand.N(wait/2)) //nolint:gosec // jitter
+		pause.For(c.ctx, pause.Jittered(wait))
 		wait = min(2*wait, maxWait)
 	}
 	c.set(nil, errClosed)
-}
-
-// pause waits, until ctx ends at most.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // dial makes one connection, with secrets as they are now. The client's own way of

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 // Bounds of what is asked for and handed over at once.
@@ -356,7 +357,7 @@ func (in *intake) quiet(ctx context.Context) {
 		if info.NumAckPending <= in.pending(info) && (info.NumPending == 0 || full) {
 			return
 		}
-		pause(ctx, 5*time.Millisecond)
+		pause.For(ctx, 5*time.Millisecond)
 	}
 }
 

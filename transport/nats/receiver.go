@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"gobridge"
+	"gobridge/internal/pause"
 )
 
 // defaultAckWait is short: after a break, what was on its way to the old connection
@@ -112,7 +113,7 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 				wait = minWait
 			}
 			r.log.Warn("the stream is taken up again", "stream", r.options.Stream, "consumer", r.options.Consumer, "error", err)
-			pause(ctx, wait)
+			pause.For(ctx, wait)
 			wait = min(2*wait, maxWait)
 		}
 	}

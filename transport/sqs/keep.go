@@ -15,6 +15,7 @@ import (
 
 	"gobridge/internal/awsbatch"
 	"gobridge/internal/awsclient"
+	"gobridge/internal/pause"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 // keep extends the time of what is in hand until ctx ends.
 func (n *run) keep(ctx context.Context) {
 	failing := false
-	for pause(ctx, n.hand.tick()) {
+	for pause.For(ctx, n.hand.tick()) {
 		var changes sync.WaitGroup
 		limit := make(chan struct{}, maxChanges)
 		var mu sync.Mutex
@@ -136,7 +137,7 @@ func (n *run) giveBack(ctx context.Context) {
 		handles = append(handles, p.handles...)
 	}
 	if len(handles) > 0 && n.cut.Load() {
-		pause(ctx, lastPoll)
+		pause.For(ctx, lastPoll)
 	}
 	slices.Reverse(handles)
 	ctx, cancel := context.WithTimeout(ctx, lastCalls)
@@ -191,7 +192,7 @@ func (n *run) delete(ctx context.Context) {
 func (n *run) deleteAll(ctx context.Context, handles []string) {
 	var err error
 	for try := range deleteTries {
-		if try > 0 && !pause(ctx, backoff(try, minDeleteWait, maxDeleteWait)) || ctx.Err() != nil {
+		if try > 0 && !pause.For(ctx, pause.Backoff(try, minDeleteWait, maxDeleteWait)) || ctx.Err() != nil {
 			n.undeleted.Add(int64(len(handles)))
 			return
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"gobridge"
 	"gobridge/internal/awsbatch"
+	"gobridge/internal/pause"
 	"gobridge/messaging"
 )
 
@@ -139,7 +139,7 @@ func (r *Receiver) Receive(ctx context.Context, take gobridge.Take) error {
 	deleting, stopDeleting := context.WithCancel(calls)
 	defer stopDeleting()
 	defer context.AfterFunc(ctx, func() {
-		if pause(deleting, lastCalls) {
+		if pause.For(deleting, lastCalls) {
 			stopDeleting()
 		}
 	})()
@@ -183,7 +183,7 @@ func (n *run) poll(ctx, calls context.Context) {
 			if failures == 0 && n.failed.Add(1) == 1 {
 				n.log.Warn("the queue cannot be received from; it is tried again", "error", err)
 			}
-			pause(ctx, backoff(failures, minPollWait, maxPollWait))
+			pause.For(ctx, pause.Backoff(failures, minPollWait, maxPollWait))
 			failures++
 		}
 	}
@@ -196,7 +196,7 @@ func (n *run) receive(ctx, calls context.Context, attempt string) (*parcel, erro
 	polling, stop := context.WithCancel(calls)
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
-		if pause(polling, lastPoll) {
+		if pause.For(polling, lastPoll) {
 			n.cut.Store(true)
 			stop()
 		}
@@ -326,22 +326,4 @@ func incoming(batch []*parcel) []gobridge.Incoming {
 		out = append(out, p.messages...)
 	}
 	return out
-}
-
-// backoff is a wait that doubles, less up to half of it.
-func backoff(failures int, shortest, longest time.Duration) time.Duration {
-	wait := min(shortest<<min(failures, 16), longest)
-	return wait - rand.N(wait/2) //nolint:gosec // jitter
-}
-
-// pause waits, and reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
