@@ -123,7 +123,7 @@ var differing = []struct {
 	{regexp.MustCompile(`kill (-HUP )?\d+`), "kill ${1}4711"},
 	{regexp.MustCompile(`(oldest for|in|for) \d+[smhd](\d+m)?\b`), "$1 12s"},
 	{regexp.MustCompile(`tried again at .*? \(in \w+\)`), "tried again at 03:13:07 (in 60m)"},
-	{regexp.MustCompile(`\d+ of \d+ (requests of the last seconds were refused) \(\w+\)`), "9 of 12 $1 (TableWriteKeyRangeThroughputExceeded)"},
+	{regexp.MustCompile(`\d+ of the last \d+ (requests to it were refused) \(\w+\)`), "9 of the last 12 $1 (TableWriteKeyRangeThroughputExceeded)"},
 	{regexp.MustCompile(`takes \d+ MiB`), "takes 900 MiB"},
 	{regexp.MustCompile(`has \d+ MiB left`), "has 3 MiB left"},
 	{regexp.MustCompile(`/tmp/\S*?/([a-z.]+\.(yaml|db))`), "$1"},

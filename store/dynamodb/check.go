@@ -42,14 +42,27 @@ func (s *Store) Check(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	e := &gobridge.Error{
-		Op: op, Err: fmt.Errorf("table %s: %w", s.options.Table, err),
-		Hint: "raise the table's capacity or its maximum; or, if one key range is short, spread its route over more partitions",
-	}
-	if !errors.Is(err, gobridge.ErrThrottled) {
-		e.Hint = "the bridge's credential must be allowed to write to the table: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
+	e := &gobridge.Error{Op: op, Err: fmt.Errorf("table %s: %w", s.options.Table, err)}
+	if errors.Is(err, gobridge.ErrThrottled) {
+		e.Hint = moreThroughput(err.Error())
+	} else {
+		e.Hint = "allow it to write to the table: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
 	}
 	return e
+}
+
+// moreThroughput says what helps where there was not enough of it: DynamoDB names the
+// limit (DynamoDB API Reference, ThrottlingReason).
+func moreThroughput(why string) string {
+	switch {
+	case strings.Contains(why, "KeyRange"):
+		return "one key range is hot, which more capacity does not help: spread the busiest route over more partitions, or wait until there is less to do"
+	case strings.Contains(why, "MaxOnDemand"):
+		return "raise the table's maximum on-demand throughput"
+	case strings.Contains(why, "AccountLimit"):
+		return "have the account's limit for tables of this Region raised"
+	}
+	return "raise the table's capacity, or make it on-demand"
 }
 
 // neverUpdate is a write that changes nothing, for there is such a row and there is
@@ -141,7 +154,7 @@ func (h *health) verdict() (err error, known bool) {
 		resource = h.last.resource
 	}
 	if refused*throttleShare > all {
-		return fmt.Errorf("%w: %d of %d requests of the last seconds were refused (%s)", gobridge.ErrThrottled, refused, all, resource), true
+		return fmt.Errorf("%w: %d of the last %d requests to it were refused (%s) and are repeated", gobridge.ErrThrottled, refused, all, resource), true
 	}
 	return nil, all > 0
 }

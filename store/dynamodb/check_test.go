@@ -29,8 +29,23 @@ func TestCheckAsksTheTable(t *testing.T) {
 	}
 	throttle(db.server, func(int64) bool { return true })
 	err = db.open(t, nil, nil).Check(t.Context())
-	if !errors.Is(err, gobridge.ErrThrottled) || !strings.Contains(err.Error(), "Throughput") {
+	if !errors.Is(err, gobridge.ErrThrottled) || !strings.Contains(err.Error(), "Throughput") || !strings.Contains(err.Error(), "table gobridge") {
 		t.Errorf("throttled: %v", err)
+	}
+}
+
+// TestMoreThroughput: what helps goes by the limit that was met.
+func TestMoreThroughput(t *testing.T) {
+	for reason, want := range map[string]string{
+		"TableWriteProvisionedThroughputExceeded": "capacity",
+		"TableWriteMaxOnDemandThroughputExceeded": "maximum",
+		"IndexReadAccountLimitExceeded":           "account",
+		"TableWriteKeyRangeThroughputExceeded":    "partitions",
+		"ThrottlingError":                         "capacity",
+	} {
+		if got := dynamodb.MoreThroughput(reason); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", reason, got)
+		}
 	}
 }
 

@@ -41,3 +41,6 @@ func (s *Store) SleepBy(advance func(time.Duration)) {
 		return ctx.Err()
 	}
 }
+
+// MoreThroughput is what helps where a limit was met.
+var MoreThroughput = moreThroughput
