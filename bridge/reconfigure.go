@@ -131,9 +131,11 @@ func (b *Bridge) planSwitch(c Change) (*lineupSwitch, error) {
 		now, r := h.setup.Load(), opts.Routes[i]
 		if _, changes := set[h.name]; changes {
 			if now != nil && now.route.Partitions != r.Partitions {
-				return nil, &PartitionsError{Living: []string{
-					fmt.Sprintf("%s, this process, serves route %s in %d, not %d", b.opts.Owner, h.name, now.route.Partitions, r.Partitions),
-				}}
+				was, is := now.route.Partitions, r.Partitions
+				return nil, &PartitionsError{
+					Changes: []PartitionsChange{{h.name, was, is}},
+					Living:  []string{fmt.Sprintf("%s, this process, serves route %s in %d, not %d", b.opts.Owner, h.name, was, is)},
+				}
 			}
 			now = newSetup(b, r, from)
 			s.setups[h] = now

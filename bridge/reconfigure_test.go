@@ -237,7 +237,7 @@ func TestReconfigureRefuses(t *testing.T) {
 			change bridge.Change
 			want   string
 		}{
-			"another number of partitions": {set(several), "this process, serves route r in 1, not 4"},
+			"another number of partitions": {set(several), "partitions of route r was 1 and is 4 now; "},
 			"no such route":                {bridge.Change{Remove: []string{"x"}}, `route "x" is to be removed, and there is none`},
 			"twice":                        {set(to("x", dest), to("x", dest)), `route "x" is to be set twice`},
 			"set and removed":              {bridge.Change{Set: set(to("r", dest)).Set, Remove: []string{"r"}}, "to be set and to be removed"},
@@ -252,6 +252,20 @@ func TestReconfigureRefuses(t *testing.T) {
 		w.after(time.Second)
 		w.wantOrder(dest, "k", 1)
 	})
+}
+
+// TestReconfigureNamesAChangedNumber of a route that was not there before, but whose
+// records are.
+func TestReconfigureNamesAChangedNumber(t *testing.T) {
+	w := &world{T: t, store: memory.New(memory.Options{})}
+	w.bridge = w.open(w.store, spread(2, bridge.Binding{Sender: &target{}}))
+	w.publish("k", 1)
+	three := spread(3, bridge.Binding{Sender: &target{}})
+	b := w.open(w.store.Handle(nil), bridge.Options{Routes: []bridge.Route{to("other", &target{})}})
+	err := b.Reconfigure(t.Context(), bridge.Change{Set: three.Routes})
+	if !errors.Is(err, bridge.ErrPartitionsChanged) || !strings.Contains(err.Error(), "partitions of route r was 2 and is 3 now") {
+		t.Errorf("to add a route with another number of partitions than its records have: %v", err)
+	}
 }
 
 // slowStore is a store whose Persist and Stats can be held up.

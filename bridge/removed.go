@@ -70,6 +70,24 @@ func (l *lineup) isParked(p gobridge.Partition) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(l.parked, n) })
 }
 
+// CheckStored returns what [Bridge.Run] would refuse to start with as far as the
+// store's records tell, so without waiting: a [*PartitionsError] or an [*UnservedError].
+func (b *Bridge) CheckStored(ctx context.Context) error {
+	l := b.lineup.Load()
+	all, err := b.store.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("look for records that no route serves: %w", err)
+	}
+	found := &PartitionsError{}
+	for _, s := range all {
+		found.holds(l, s)
+	}
+	if len(found.Held) > 0 {
+		return found
+	}
+	return b.refuseUnserved(ctx, l)
+}
+
 // checkRemoved applies Options.Removed to the routes of l.
 func (b *Bridge) checkRemoved(ctx context.Context, l *lineup) error {
 	unserved, parked, err := b.unserved(ctx, l)

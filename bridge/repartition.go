@@ -18,6 +18,8 @@ var ErrPartitionsChanged = errors.New("a route's number of partitions was change
 
 // PartitionsError says what stands against a new number of partitions.
 type PartitionsError struct {
+	// Changes are the numbers that were changed, each route in the order found.
+	Changes []PartitionsChange
 	// Held are partitions of another number that hold records.
 	Held []gobridge.Stats
 	// Living says which processes serve another number.
@@ -28,9 +30,37 @@ type PartitionsError struct {
 	Until       time.Time
 }
 
+// PartitionsChange is a route's number of partitions as it was and as it is.
+type PartitionsChange struct {
+	Route   string
+	Was, Is int
+}
+
+// note adds a change, once.
+func (e *PartitionsError) note(c PartitionsChange) {
+	if !slices.Contains(e.Changes, c) {
+		e.Changes = append(e.Changes, c)
+	}
+}
+
+// back says what to set back.
+func (e *PartitionsError) back() string {
+	if len(e.Changes) == 1 {
+		return fmt.Sprintf("it back to %d", e.Changes[0].Was)
+	}
+	return "it back to the old number"
+}
+
 func (e *PartitionsError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrPartitionsChanged.Error())
+	for i, c := range e.Changes {
+		separator := "; "
+		if i == 0 {
+			separator = ": "
+		}
+		fmt.Fprintf(&b, "%spartitions of route %s was %d and is %d now", separator, c.Route, c.Was, c.Is)
+	}
 	for _, s := range e.Held {
 		fmt.Fprintf(&b, "; %s holds records (%d pending, %d claimed, %d dead)", s.Partition, s.Pending, s.Claimed, s.Dead)
 	}
@@ -46,9 +76,10 @@ func (e *PartitionsError) Error() string {
 	}
 	switch {
 	case len(e.Held) > 0:
-		b.WriteString(". Go back to the old number, stop what produces, let everything be delivered, redrive or discard the dead letters, then change it")
+		fmt.Fprintf(&b, ". Set %s, stop what produces, let everything be delivered, redrive or discard the dead letters, stop every process, "+
+			"then change it; or stop every process and move what waits from each of these partitions to its own binding", e.back())
 	case len(e.Living) > 0:
-		b.WriteString(". Stop every process with the old number first")
+		fmt.Fprintf(&b, ". Stop every process with the old number first, once everything is delivered; or set %s", e.back())
 	default:
 		b.WriteString(". Wait that long, or name the route as repartitioned if it will do that those are delivered again when they are published again")
 	}
@@ -76,22 +107,32 @@ func (b *Bridge) checkPartitions(ctx context.Context, l *lineup) (dead map[gobri
 	}
 	found := &PartitionsError{}
 	for _, s := range all {
-		if !l.otherNumber(s.Partition) || slices.Contains(l.parked, string(s.Partition)) {
-			continue
+		if !found.holds(l, s) && l.changes(s.Partition) {
+			b.remembering(found, l, &s, owned[s.Partition])
 		}
-		if s.Pending+s.Claimed+s.Dead > 0 {
-			found.Held = append(found.Held, s)
-			continue
-		}
-		b.remembering(found, l, &s, owned[s.Partition])
 	}
-	if found.Living, dead, err = b.otherwiseLiving(ctx, l, leases); err != nil {
+	living, dead, err := b.otherwiseLiving(ctx, l, leases)
+	if err != nil {
 		return nil, err
+	}
+	if living != nil {
+		found.Living = append(found.Living, living.says)
+		found.note(living.change)
 	}
 	if len(found.Held)+len(found.Living)+len(found.Remembering) > 0 {
 		return nil, found
 	}
 	return dead, nil
+}
+
+// holds notes a partition of another number if it holds records.
+func (e *PartitionsError) holds(l *lineup, s gobridge.Stats) bool {
+	if !l.changes(s.Partition) || s.Pending+s.Claimed+s.Dead == 0 {
+		return false
+	}
+	e.Held = append(e.Held, s)
+	e.note(l.change(s.Partition))
+	return true
 }
 
 // awaitPartitions is checkPartitions, tried again while the store can't be read,
@@ -111,6 +152,22 @@ func (b *Bridge) awaitPartitions(ctx context.Context) (map[gobridge.Partition]si
 		case <-time.After(backoff(minPoll, time.Second, failures)):
 		}
 	}
+}
+
+// changes reports whether p is a partition of another number that does not just wait.
+func (l *lineup) changes(p gobridge.Partition) bool {
+	return l.otherNumber(p) && !slices.Contains(l.parked, string(p))
+}
+
+// change says how the number of partitions was changed by which p is another's.
+func (l *lineup) change(p gobridge.Partition) PartitionsChange {
+	c := PartitionsChange{Was: p.Of()}
+	for _, o := range l.outlets {
+		if route, _, _, _ := p.Split(); o.route.Name == route {
+			c.Route, c.Is = route, o.route.Partitions
+		}
+	}
+	return c
 }
 
 // otherNumber reports whether p is a partition of a binding that has another
@@ -138,20 +195,27 @@ func (b *Bridge) remembering(found *PartitionsError, l *lineup, s *gobridge.Stat
 		return
 	}
 	found.Remembering = append(found.Remembering, s.Partition)
+	found.note(l.change(s.Partition))
 	if until.After(found.Until) {
 		found.Until = until
 	}
 }
 
-// otherwiseLiving returns the processes that serve another number of partitions
-// of a binding. Those that may be dead are watched for as long as it takes; dead
+// rival is a process that serves another number of partitions.
+type rival struct {
+	says   string
+	change PartitionsChange
+}
+
+// otherwiseLiving returns a process that serves another number of partitions of a
+// binding, nil for none. Those that may be dead are watched for as long as it takes; dead
 // are those that are.
-func (b *Bridge) otherwiseLiving(ctx context.Context, routes *lineup, first []gobridge.Lease) (living []string, dead map[gobridge.Partition]sighting, err error) {
+func (b *Bridge) otherwiseLiving(ctx context.Context, routes *lineup, first []gobridge.Lease) (living *rival, dead map[gobridge.Partition]sighting, err error) {
 	began := time.Now()
 	dead = map[gobridge.Partition]sighting{}
 	suspects := map[gobridge.Partition]gobridge.Lease{}
 	for _, l := range first {
-		if !l.Released && routes.otherwise(l) != "" {
+		if !l.Released && routes.otherwise(l) != nil {
 			suspects[l.Partition] = l
 		}
 	}
@@ -169,10 +233,10 @@ func (b *Bridge) otherwiseLiving(ctx context.Context, routes *lineup, first []go
 			old, suspect := suspects[l.Partition]
 			switch {
 			case !suspect:
-			case l.Released || routes.otherwise(l) == "":
+			case l.Released || routes.otherwise(l) == nil:
 				delete(suspects, l.Partition)
 			case l.Revision != old.Revision:
-				return []string{routes.otherwise(l)}, nil, nil
+				return routes.otherwise(l), nil, nil
 			case time.Since(began) >= l.Term:
 				dead[l.Partition] = sighting{revision: l.Revision, since: began}
 				delete(suspects, l.Partition)
@@ -183,19 +247,19 @@ func (b *Bridge) otherwiseLiving(ctx context.Context, routes *lineup, first []go
 }
 
 // otherwise says who holds a lease that is about another number of partitions,
-// empty if it is not.
-func (l *lineup) otherwise(lease gobridge.Lease) string {
+// nil if it is not.
+func (l *lineup) otherwise(lease gobridge.Lease) *rival {
 	if strings.HasPrefix(string(lease.Partition), memberPrefix) {
 		m := parseMember(lease.Token.Owner)
 		for _, s := range m.serves {
-			if l.otherNumber(gobridge.NewShard(s.route, s.binding, 0, s.of)) {
-				return fmt.Sprintf("%s serves %s/%s in %d", m.owner, s.route, s.binding, s.of)
+			if p := gobridge.NewShard(s.route, s.binding, 0, s.of); l.otherNumber(p) {
+				return &rival{fmt.Sprintf("%s serves %s/%s in %d", m.owner, s.route, s.binding, s.of), l.change(p)}
 			}
 		}
-		return ""
+		return nil
 	}
 	if l.otherNumber(lease.Partition) {
-		return fmt.Sprintf("%s serves %s", lease.Token.Owner, lease.Partition)
+		return &rival{fmt.Sprintf("%s serves %s", lease.Token.Owner, lease.Partition), l.change(lease.Partition)}
 	}
-	return ""
+	return nil
 }

@@ -174,12 +174,16 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 						t.Errorf("%s: Drain says %v", what, err)
 					}
 				}
-				refused("records wait", true, "3 pending", "Go back to the old number")
+				changed := fmt.Sprintf("partitions of route r was %d and is %d now", change[0], change[1])
+				refused("records wait", true, "3 pending", changed, fmt.Sprintf("Set it back to %d", change[0]), "let everything be delivered")
+				if err := other(true).CheckStored(t.Context()); !errors.Is(err, bridge.ErrPartitionsChanged) || !strings.Contains(err.Error(), changed) {
+					t.Errorf("records wait, seen before Run: %v", err)
+				}
 				stop := w.run(w.bridge)
 				w.after(time.Second)
-				refused("a process has the old number", true, "serves r", "Stop every process")
+				refused("a process has the old number", true, "serves r", changed, "Stop every process")
 				stop()
-				refused("IDs are remembered", false, "may remember", "repartitioned")
+				refused("IDs are remembered", false, "may remember", changed, "repartitioned")
 				w.wantOrder(dest, "a", 3)
 				w.bridge = other(true)
 				w.publishFrom("a", 4, 6)
@@ -220,6 +224,37 @@ func TestADeadProcessWithTheOldNumber(t *testing.T) {
 		w := &world{T: c.T, store: c.store}
 		if err := w.runs(w.open(c.store.Handle(nil), opts)); err != nil {
 			t.Errorf("a minute after the last process with the old number died: %v", err)
+		}
+	})
+}
+
+// TestMoveToAnotherNumberOfPartitions is the way that needs no destination: with no
+// process about, what waits is moved to the partitions of the new number.
+func TestMoveToAnotherNumberOfPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dest := &target{}
+		w := &world{T: t, store: memory.New(memory.Options{})}
+		w.bridge = w.open(w.store, spread(2, bridge.Binding{Sender: dest}))
+		for k := range 10 {
+			w.publish(fmt.Sprint("k", k), 5)
+		}
+		three := spread(3, bridge.Binding{Sender: dest})
+		three.Repartitioned = []string{"r"}
+		for i := range 2 {
+			err := w.open(w.store, three).CheckStored(t.Context())
+			from := gobridge.NewShard("r", "b", i, 2)
+			if err == nil || !strings.Contains(err.Error(), string(from)) || !strings.Contains(err.Error(), "move what waits") {
+				t.Errorf("with records in %s: %v", from, err)
+			}
+			if _, err := bridge.Move(t.Context(), w.store, from, "r", "b", bridge.ParkedOptions{Partitions: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.runs(w.open(w.store, three)); err != nil {
+			t.Fatal(err)
+		}
+		for k := range 10 {
+			w.wantOrder(dest, fmt.Sprint("k", k), 5)
 		}
 	})
 }

@@ -66,10 +66,10 @@ func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, l
 		return err
 	}
 	// The engine looks too, but by then the server would have let messages in.
-	if unserved, _, err := b.Unserved(ctx); err != nil {
+	if err := b.CheckStored(ctx); errors.Is(err, bridge.ErrPartitionsChanged) || errors.Is(err, bridge.ErrUnservedPartitions) {
+		return err
+	} else if err != nil {
 		return &failure{err}
-	} else if len(unserved) > 0 {
-		return &bridge.UnservedError{Partitions: unserved}
 	}
 	if err := m.watch(store, b, func() bool { return !l.refused.Load() }); err != nil {
 		return &failure{err}
