@@ -18,6 +18,7 @@ func TestVisible(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain ü 日本 🎉": "plain ü 日本 🎉", "": "", "k\x1b[31m\x1b]0;pwn\a": `k\x1b[31m\x1b]0;pwn\a`, "a\x00b": `a\x00b`,
 		"a\nb\tc\r": `a\nb\tc\r`, "\u202egnp": `\u202egnp`, "\xff\xfe": `\xff\xfe`, "\u009b1m": `\u009b1m`, "zero\u200bwidth": `zero\u200bwidth`,
+		"nb\u00a0sp": `nb\u00a0sp`, "\ufeff": `\ufeff`,
 	} {
 		if got := operate.Visible(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)

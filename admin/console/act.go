@@ -97,7 +97,7 @@ func (c *console) readAct(ctx context.Context, q url.Values) (*act, error) {
 			err = errors.New("messages move from one binding to another")
 		}
 		if err != nil {
-			return nil, wrong(visible(err.Error()))
+			return nil, wrong(operate.Visible(err.Error()))
 		}
 		return a, c.surface.Desk.Known(ctx, to)
 	}
@@ -178,10 +178,10 @@ func (c *console) move(ctx context.Context, a *act, who operate.Who) (string, er
 	result, err := c.surface.Desk.Move(ctx, a.target, to, who)
 	text := "Moved " + count(result.Moved, "message", "") + " to " + to.String() + "."
 	if result.Expired > 0 {
-		text += " " + thousands(result.Expired) + " had expired."
+		text += " " + operate.Thousands(result.Expired) + " had expired."
 	}
 	if left := result.Left.Pending + result.Left.Claimed; left > 0 {
-		text += " " + thousands(left) + " stay, on hold or not due yet."
+		text += " " + operate.Thousands(left) + " stay, on hold or not due yet."
 	}
 	return text, err
 }
@@ -287,7 +287,7 @@ func (c *console) doAct(w http.ResponseWriter, r *http.Request) {
 	}
 	c.forget()
 	v := newView(r, "Done: "+label(a.do))
-	v.Data = struct{ Done, Back, BackTo string }{visible(done), a.back(), a.target.String()}
+	v.Data = struct{ Done, Back, BackTo string }{operate.Visible(done), a.back(), a.target.String()}
 	c.write(w, r, http.StatusOK, "done.html", v)
 }
 
@@ -303,7 +303,7 @@ func (a *act) check(form *actPage) string {
 	case form.Reason == "":
 		return "Say why: it is kept for those who ask later."
 	case len(form.Reason) > maxReason:
-		return fmt.Sprintf("The reason has %s bytes; the limit is %s.", thousands(len(form.Reason)), thousands(maxReason))
+		return fmt.Sprintf("The reason has %s bytes; the limit is %s.", operate.Thousands(len(form.Reason)), operate.Thousands(maxReason))
 	}
 	return ""
 }

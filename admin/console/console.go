@@ -76,7 +76,7 @@ func version() string {
 // parse joins the layout with each page.
 func parse(version string) map[string]*template.Template {
 	functions := template.FuncMap{
-		"thousands": number, "visible": visible, "short": short, "stamp": stamp,
+		"thousands": number, "visible": operate.Visible, "short": short, "stamp": stamp,
 		"ago": func(now, t time.Time) string { return operate.Span(now.Sub(t)) },
 		"nav": nav,
 		"recordPage": func(partition, id string) string {

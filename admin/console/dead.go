@@ -58,7 +58,7 @@ func (s *selection) filter(now time.Time) (gobridge.Filter, error) {
 	if s.Target != "" {
 		t, err := operate.ParseTarget(s.Target)
 		if err != nil {
-			return f, wrong(visible(err.Error()))
+			return f, wrong(operate.Visible(err.Error()))
 		}
 		f = t.Filter()
 	}

@@ -37,7 +37,7 @@ func (c *console) describe(ctx context.Context, a *act, out *actPage) error {
 	out.Label, out.Post, out.Back = label(a.do), "/act?"+a.query().Encode(), a.back()
 	out.NeedsReason, out.MaxReason, out.NeedsKey = a.do != doReload, maxReason, a.needsKey()
 	out.Danger = a.do == doDiscard || a.do == doDiscardDead
-	out.Command = commandLine(a.command())
+	out.Command = operate.CommandLine(a.command())
 	desk, subject := c.surface.Desk, a.subject()
 	switch a.do {
 	case doRetry:
@@ -121,7 +121,7 @@ func (c *console) describeBulk(ctx context.Context, a *act, out *actPage) error 
 	}
 	number := count(report.Count, what, "")
 	if report.More {
-		number = thousands(report.Count) + " or more " + what + "s"
+		number = operate.Thousands(report.Count) + " or more " + what + "s"
 	}
 	number += " of " + a.subject()
 	theirs := "they are never delivered, and their payloads are gone."
@@ -136,7 +136,7 @@ func (c *console) describeBulk(ctx context.Context, a *act, out *actPage) error 
 		out.Would = "Send " + number + " again."
 		out.Notes = []string{"What is sent again goes behind what waits already, in its old order."}
 		if report.Overtaken > 0 {
-			out.Notes = append(out.Notes, "Younger messages of the same key have been delivered before "+thousands(report.Overtaken)+" of these: their order is lost.")
+			out.Notes = append(out.Notes, "Younger messages of the same key have been delivered before "+operate.Thousands(report.Overtaken)+" of these: their order is lost.")
 		}
 	default:
 		out.Would = "End " + number + "."
@@ -144,7 +144,7 @@ func (c *console) describeBulk(ctx context.Context, a *act, out *actPage) error 
 	}
 	for _, name := range slices.Sorted(maps.Keys(report.Reasons)) {
 		if name != "" {
-			out.Reasons = append(out.Reasons, figure{short(name), thousands(report.Reasons[name])})
+			out.Reasons = append(out.Reasons, figure{short(name), operate.Thousands(report.Reasons[name])})
 		}
 	}
 	return nil

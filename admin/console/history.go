@@ -148,8 +148,8 @@ func (h *history) depth(name string) chart {
 		values[i] = float64(one.waiting)
 	}
 	first, last := s.samples[0], s.samples[len(s.samples)-1]
-	label := fmt.Sprintf("waiting: %s, and %s %s before", thousands(last.waiting), thousands(first.waiting), operate.Span(last.at.Sub(first.at)))
-	return chart{draw(label, s.samples, line{"depth", values}), "at most " + thousands(int64(slices.Max(values)))}
+	label := fmt.Sprintf("waiting: %s, and %s %s before", operate.Thousands(last.waiting), operate.Thousands(first.waiting), operate.Span(last.at.Sub(first.at)))
+	return chart{draw(label, s.samples, line{"depth", values}), "at most " + operate.Thousands(int64(slices.Max(values)))}
 }
 
 // flow draws how much came in and went out.

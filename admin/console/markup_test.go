@@ -3,6 +3,7 @@ package console
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -50,7 +51,7 @@ func sound(t testing.TB, name, body string) {
 		t.Errorf("%s is no UTF-8", name)
 	}
 	for _, r := range body {
-		if hidden(r) && r != '\n' && r != '\t' {
+		if r != ' ' && !unicode.IsPrint(r) && r != '\n' && r != '\t' {
 			t.Errorf("%s has %U", name, r)
 			break
 		}

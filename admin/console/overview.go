@@ -147,12 +147,12 @@ func cut(all []trouble) ([]trouble, int) {
 func troubleOf(b *operate.BindingStatus, now time.Time, operator bool) trouble {
 	name := b.Route + "/" + b.Binding
 	t := trouble{Name: name, Href: bindingHref(b.Route, b.Binding), State: b.State, Tone: stateTone(b.State)}
-	t.Figures = []figure{{"pending", thousands(b.Pending)}}
+	t.Figures = []figure{{"pending", operate.Thousands(b.Pending)}}
 	if b.Pending > 0 {
 		t.Figures = append(t.Figures, figure{"oldest", age(b)})
 	}
 	if b.Dead > 0 {
-		t.Figures = append(t.Figures, figure{"dead letters", thousands(b.Dead)})
+		t.Figures = append(t.Figures, figure{"dead letters", operate.Thousands(b.Dead)})
 	}
 	for i := range b.Findings {
 		f := &b.Findings[i]
@@ -251,8 +251,8 @@ func (c *console) totals(out *overview, status *operate.Status) {
 		sum.Dead += b.Dead
 		sum.OldestAgeSeconds = max(sum.OldestAgeSeconds, b.OldestAgeSeconds)
 	}
-	out.Bindings = thousands(len(status.Bindings))
-	out.Pending, out.Claimed, out.Dead = thousands(sum.Pending), thousands(sum.Claimed), thousands(sum.Dead)
+	out.Bindings = operate.Thousands(len(status.Bindings))
+	out.Pending, out.Claimed, out.Dead = operate.Thousands(sum.Pending), operate.Thousands(sum.Claimed), operate.Thousands(sum.Dead)
 	out.Oldest = age(&sum)
 	out.In, out.Out = c.history.rates("")
 	out.Flow, out.Depth = c.history.flow(""), c.history.depth("")

@@ -111,7 +111,7 @@ func targetOf(q url.Values) (operate.Target, error) {
 	}
 	t, err := operate.ParseTarget(q.Get("target"))
 	if err != nil {
-		return t, wrong(visible(err.Error()))
+		return t, wrong(operate.Visible(err.Error()))
 	}
 	return t, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"gobridge"
 	"gobridge/admin"
+	"gobridge/operate"
 )
 
 // Bounds of a preview, in bytes of the payload.
@@ -138,7 +139,7 @@ func lines(data []byte, most int) (text, cut string) {
 			if j > 0 {
 				out.WriteByte('\t')
 			}
-			out.WriteString(visible(part))
+			out.WriteString(operate.Visible(part))
 		}
 	}
 	return out.String(), cut

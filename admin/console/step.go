@@ -33,7 +33,7 @@ func steps(all []operate.Step, operator bool) []step {
 		if len(s.Command) == 0 {
 			continue
 		}
-		out[i].Command = commandLine(s.Command)
+		out[i].Command = operate.CommandLine(s.Command)
 		if l := linkOf(s.Command); l != nil && (operator || !l.Act) {
 			out[i].Go = l
 		}

@@ -16,7 +16,7 @@ func TestVisible(t *testing.T) {
 		"plain ü 日本 🎉": "plain ü 日本 🎉", "a\x00b": `a\x00b`, "a\nb\tc\r": `a\nb\tc\r`, "\u202egnp": `\u202egnp`, "\xff\xfe": `\xff\xfe`,
 		"zero\u200bwidth": `zero\u200bwidth`, "nb\u00a0sp": `nb\u00a0sp`, "\ufeff": `\ufeff`, "": "",
 	} {
-		if got := visible(text); got != want {
+		if got := operate.Visible(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
@@ -30,8 +30,8 @@ func FuzzVisible(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for name, got := range map[string]string{"visible": visible(text), "short": short(text)} {
-			if !plain(got) {
+		for name, got := range map[string]string{"visible": operate.Visible(text), "short": short(text)} {
+			if operate.Visible(got) != got {
 				t.Errorf("%s of %q is %q", name, text, got)
 			}
 		}
@@ -48,8 +48,8 @@ func TestCommandsMeanWhatTheySay(t *testing.T) {
 		if strings.Contains(text, "\x00") {
 			continue // no argument can have it
 		}
-		line := quote(text)
-		if !plain(line) {
+		line := operate.CommandLine([]string{text})
+		if operate.Visible(line) != line {
 			t.Errorf("%q is written %q", text, line)
 		}
 		out, err := exec.CommandContext(t.Context(), shell, "-c", "printf %s "+line).Output()
@@ -61,7 +61,7 @@ func TestCommandsMeanWhatTheySay(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
-		thousands(0): "0", thousands(999): "999", thousands(1000): "1,000", thousands(int64(1234567)): "1,234,567",
+		operate.Thousands(0): "0", operate.Thousands(999): "999", operate.Thousands(1000): "1,000", operate.Thousands(int64(1234567)): "1,234,567",
 		bytesText(1): "1 byte", bytesText(1023): "1,023 bytes", bytesText(1536): "1.5 KB", bytesText(int64(5 << 30)): "5.0 GB",
 		rateText(0): "0/s", rateText(0.01): "under 0.1/s", rateText(1.25): "1.2/s", rateText(1234.6): "1,235/s",
 	} {
