@@ -121,6 +121,7 @@ var differing = []struct {
 	{regexp.MustCompile(`orders/crm: (nothing waits|\d+ waits?(, the oldest for \w+)?)`), "orders/crm: 2 wait, the oldest for 12s"},
 	{regexp.MustCompile(`did not get through|failed (once|twice|\d+ times)`), "failed once"},
 	{regexp.MustCompile(`kill (-HUP )?\d+`), "kill ${1}4711"},
+	{regexp.MustCompile(`process \d+ on [\w.-]+`), "process 4711 on host"},
 	{regexp.MustCompile(`(oldest for|in|for) \d+[smhd](\d+m)?\b`), "$1 12s"},
 	{regexp.MustCompile(`tried again at .*? \(in \w+\)`), "tried again at 03:13:07 (in 60m)"},
 	{regexp.MustCompile(`\d+ of the last \d+ (requests to it were refused) \(\w+\)`), "9 of the last 12 $1 (TableWriteKeyRangeThroughputExceeded)"},
