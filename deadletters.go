@@ -95,7 +95,8 @@ type DeadQuery struct {
 	Filter Filter
 	// Limit is the size of the page; zero means 100, and 1,000 is the most.
 	Limit int
-	// Cursor is that of the page before, empty for the first.
+	// Cursor is that of the page before, empty for the first. The error for any other
+	// is [ErrInvalidCursor].
 	Cursor string
 }
 

@@ -23,6 +23,8 @@ func deadCases() []testCase {
 			why: "Someone who pages through the dead letters sees each once, oldest first, in every partition."},
 		{name: "FilterMatchesEveryFieldThatIsSet", run: filterMatchesEveryFieldThatIsSet,
 			why: "An operator who narrows a filter must hit what it says and nothing else."},
+		{name: "CursorThatNobodyGave", run: cursorThatNobodyGave,
+			why: "A mistyped cursor must not begin anew, at the first record, what was to go on in the midst."},
 	}
 }
 
@@ -48,6 +50,22 @@ func deadLetterKeepsTheMessage(f *fixture) {
 	}
 	f.claimExactly(1, 10, "tail")
 	f.wantIDs(f.claim(2, 10), "tail")
+}
+
+func cursorThatNobodyGave(f *fixture) {
+	f.persist(record("a"), record("b"))
+	f.claimExactly(1, 10, "a", "b")
+	f.bury(1, "a", "b")
+	for _, cursor := range []string{"nonsense", "e30x", "?"} {
+		_, err := f.store.QueryDead(f.Context(), gobridge.DeadQuery{Cursor: cursor})
+		f.wantErr("QueryDead", err, gobridge.ErrInvalidCursor)
+		request := gobridge.BulkRequest{Cursor: cursor, Reason: "x", Filter: gobridge.Filter{States: states(gobridge.StateDead)}}
+		_, err = f.store.Redrive(f.Context(), request)
+		f.wantErr("Redrive", err, gobridge.ErrInvalidCursor)
+		_, err = f.store.Discard(f.Context(), request)
+		f.wantErr("Discard", err, gobridge.ErrInvalidCursor)
+	}
+	f.wantState(gobridge.StateDead, "a", "b")
 }
 
 // deadIDs pages through the dead letters that match a filter.

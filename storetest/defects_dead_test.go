@@ -42,6 +42,14 @@ func deadDefects() []defect {
 					return page, err
 				}
 			}},
+		{name: "takes a cursor that it does not know for none", fails: []string{"CursorThatNobodyGave"},
+			breakIt: func(b *brokenStore) {
+				b.discard = changed(b.Store.Discard, func(r *gobridge.BulkRequest) {
+					if r.Cursor == "nonsense" {
+						r.Cursor = ""
+					}
+				})
+			}},
 		{name: "ignores the key of a filter", fails: []string{"FilterMatchesEveryFieldThatIsSet"},
 			breakIt: func(b *brokenStore) {
 				b.queryDead = func(ctx context.Context, q gobridge.DeadQuery) (gobridge.DeadPage, error) {
