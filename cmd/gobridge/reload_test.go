@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"gobridge/internal/fakedynamo"
+	"gobridge/operate"
 )
 
 // hook is a webhook destination.
@@ -396,4 +397,49 @@ func publish(url, body string) error {
 		err = fmt.Errorf("status %d: %s", response.StatusCode, answer)
 	}
 	return err
+}
+
+// TestARefusedReloadIsMendedByWhatItSays: of a binding whose message waits, seen from
+// elsewhere, and of a change that needs a restart.
+func TestARefusedReloadIsMendedByWhatItSays(t *testing.T) {
+	hook := newHook(t)
+	kept := webhookRoute("kept", "b", hook.URL)
+	d := startDaemon(t, kept+webhookRoute("gone", "b", hook.URL))
+	admin := d.logged(`msg="admin listening" address=(\S+)`)
+	place := []string{"--admin", admin, "--token-file", filepath.Join(filepath.Dir(d.path), "token")}
+	says := func() string {
+		t.Helper()
+		_, stdout, stderr := command(t, append([]string{"status"}, place...)...)
+		if strings.Contains(stdout, "kill") || strings.Contains(stdout, "validate") {
+			t.Errorf("it sends people to the wrong machine, or to a file that is right:\n%s", stdout)
+		}
+		return stdout + stderr
+	}
+	load := fmt.Sprintf("then have process %d on ", d.process.Process.Pid)
+	// Paused, the message is in nobody's hands when it is discarded.
+	if status, stdout, stderr := command(t, append([]string{"pause", "gone", "--yes", "--reason", "x"}, place...)...); status != 0 {
+		t.Fatalf("pause: status %d: %s%s", status, stdout, stderr)
+	}
+	d.accepted("/gone", "1")
+	d.configure(kept)
+	d.want(d.reload(), "holds records that no route serves: gone/b/0 (")
+	discard := append([]string{"discard", "gone/b"}, place...)
+	out := says()
+	for _, want := range []string{
+		"put gone/b back into the file\n", "or list gone/b under parked:", "gobridge " + operate.CommandLine(discard) + "\n",
+		load, " load it:\n", `     curl -sS --fail-with-body -H "Authorization: Bearer $(cat `, admin + "/api/v1/reload\n",
+	} {
+		d.want(out, want)
+	}
+	if status, stdout, stderr := command(t, append(discard, "--yes", "--reason", "void")...); status != 0 || !strings.HasPrefix(stdout, "discarded 1 of gone/b") {
+		t.Errorf("discard: status %d: %s%s", status, stdout, stderr)
+	}
+	d.want(d.reload(), `changed="routes removed: gone"`)
+
+	d.configure(kept + "lease_term: 7s\n")
+	d.want(d.reload(), "needs a restart")
+	eventually(t, "status says so", func() bool {
+		out = says()
+		return strings.Contains(out, "put that back in the file as it was\n") && strings.Contains(out, "or restart process")
+	})
 }
