@@ -10,8 +10,9 @@ import (
 )
 
 // Backup writes a compact copy of the database, as it is at one moment, to a
-// new file at path, which must not be there yet. Nothing waits for it; the
-// write-ahead log grows meanwhile. See [OpenFile] for how to restore it.
+// new file at path, which must not be there yet and which this process's user alone
+// can read. Nothing waits for it; the write-ahead log grows meanwhile. See [OpenFile]
+// for how to restore it.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := s.backup(ctx, path); err != nil {
 		return fail("backup", "", err)
@@ -25,6 +26,9 @@ func (s *Store) backup(ctx context.Context, path string) error {
 	}
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makeFile(part, ownRights); err != nil {
 		return err
 	}
 	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?1", part); err != nil {

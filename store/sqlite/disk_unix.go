@@ -21,3 +21,9 @@ func freeSpace(file string) func() (int64, error) {
 		return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // the types differ between systems
 	}
 }
+
+// access returns an error if this process has no such right to a file.
+func access(path string, right int) error {
+	mode := []uint32{toRead: unix.R_OK, toWrite: unix.W_OK, toEnter: unix.X_OK}[right]
+	return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
+}

@@ -9,7 +9,7 @@ import (
 // CheckConsistency says what is wrong in a database: what SQLite itself finds,
 // and flags and counters that are not what the records make them.
 func CheckConsistency(ctx context.Context, path string) (problems []string) {
-	db, err := openOwn(path, "")
+	db, err := openOwn(path, "", ownRights)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -59,6 +59,9 @@ func check(ctx context.Context, db *sql.DB) error {
 	if file == "" {
 		return checkShared(ctx, db)
 	}
+	if err := refuseReadOnly(ctx, db, file); err != nil {
+		return err
+	}
 	var mode string
 	var synchronous int
 	if _, err := queryOne(ctx, db, "PRAGMA journal_mode", nil, &mode); err != nil {

@@ -31,8 +31,9 @@ const (
 // leases keeps leases in a database of their own, so that a long transaction of
 // a user can't hold up a renewal. It implements [gobridge.LeaseStore].
 type leases struct {
-	path string // empty where the outbox's own database has them
-	now  func() time.Time
+	path   string // empty where the outbox's own database has them
+	outbox string // the outbox's file
+	now    func() time.Time
 
 	mu     sync.Mutex
 	db     *sql.DB
@@ -47,7 +48,7 @@ func (s *Store) openLeases(ctx context.Context, file string) (*leases, error) {
 	if file == "" {
 		return l, s.migrate(ctx, leaseSchema)
 	}
-	l.path = file + "-leases"
+	l.path, l.outbox = file+"-leases", file
 	l.db = nil
 	_, err := l.database(ctx)
 	return l, err
@@ -67,14 +68,18 @@ func (l *leases) database(ctx context.Context) (*sql.DB, error) {
 	case l.path == "" || l.db != nil && l.place.left() == nil:
 		return l.db, nil
 	}
-	db, err := openOwn(l.path, fmt.Sprintf("&_pragma=wal_autocheckpoint(%d)", leaseLogPages))
+	db, err := openOwn(l.path, fmt.Sprintf("&_pragma=wal_autocheckpoint(%d)", leaseLogPages), rightsOf(l.outbox))
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	if err := writeIn(ctx, db, func(tx *sql.Tx) error { return migrate(ctx, tx, migrations, leaseSchema) }); err != nil {
+	err = writeIn(ctx, db, func(tx *sql.Tx) error { return migrate(ctx, tx, migrations, leaseSchema) })
+	if err == nil {
+		err = refuseReadOnly(ctx, db, l.path)
+	}
+	if err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("%s: %w", l.path, err)
+		return nil, fmt.Errorf("%s: %w", l.path, because(l.path, err))
 	}
 	if l.db != nil {
 		_ = l.db.Close() // of a file that is gone

@@ -36,7 +36,7 @@ func later(t *testing.T, steps map[string]string) fs.FS {
 // raise brings a database to a later version than this program knows.
 func raise(t *testing.T, path string, files fs.FS) {
 	t.Helper()
-	db, err := openOwn(path, "")
+	db, err := openOwn(path, "", ownRights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestFirstSchemaIsMigrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	raise(t, path, fstest.MapFS{"migration/outbox/1.0.sql": {Data: first}})
-	db, err := openOwn(path, "")
+	db, err := openOwn(path, "", ownRights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestFirstSchemaIsMigrated(t *testing.T) {
 func TestMigrationIsAllOrNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	open1(t, path, Options{})
-	db, err := openOwn(path, "")
+	db, err := openOwn(path, "", ownRights)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -52,6 +53,9 @@ const writerCache = 16384
 // fdatasync, where the system has it), immediate transactions, waiting for
 // locks. Leases are kept in a file beside it, path + "-leases".
 //
+// A new file can be read and written by the process's user only. The files beside
+// it get the rights that it has, so that others can be given rights to them all.
+//
 // To restore a backup, stop every process, put the copy in the place of path,
 // and remove path + "-wal" and path + "-shm". The file with the leases may stay.
 // What was delivered since the backup is delivered again. A process whose file is
@@ -60,7 +64,7 @@ func OpenFile(ctx context.Context, path string, options Options) (*Store, error)
 	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
 		return nil, fail("open", "", err)
 	}
-	db, err := openOwn(path, "")
+	db, err := openOwn(path, "", ownRights)
 	if err != nil {
 		return nil, fail("open", "", fmt.Errorf("%s: %w", path, err))
 	}
@@ -69,18 +73,25 @@ func OpenFile(ctx context.Context, path string, options Options) (*Store, error)
 	})
 	if err != nil {
 		_ = db.Close()
-		return nil, fail("open", "", fmt.Errorf("%s: %w", path, err))
+		return nil, fail("open", "", fmt.Errorf("%s: %w", path, because(path, err)))
 	}
 	return s, nil
 }
 
-// openOwn opens a pool of connections with our settings and more.
-func openOwn(path, more string) (*sql.DB, error) {
+// openOwn opens a pool of connections with our settings and more. A new file gets
+// these rights.
+func openOwn(path, more string, rights fs.FileMode) (*sql.DB, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		return nil, err
+	}
+	if err := makeFile(full, rights); err != nil {
+		if why := obstacle(full); why != nil {
+			err = why
+		}
 		return nil, err
 	}
 	name := url.URL{Path: filepath.ToSlash(full)}
@@ -117,6 +128,11 @@ func open(ctx context.Context, db *sql.DB, owned bool, options Options, connect 
 		return nil, err
 	}
 	s.file = file
+	if file != "" {
+		if err := refuseReadOnly(ctx, db, file); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.migrate(ctx, outboxSchema); err != nil {
 		s.writer.drop()
 		return nil, err

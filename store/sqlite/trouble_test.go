@@ -19,7 +19,7 @@ import (
 func TestLockedDatabaseIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	s := open1(t, path, Options{})
-	stranger, err := openOwn(path, "")
+	stranger, err := openOwn(path, "", ownRights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestCloseAnswersWhoWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := openOwn(path, "")
+	stranger, err := openOwn(path, "", ownRights)
 	if err != nil {
 		t.Fatal(err)
 	}
