@@ -438,9 +438,9 @@ func deadLettersElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.file("dead.jsonl", string(data))
-	other.says(0, "gobridge dead import dead.jsonl", "", "would import 2 dead letters", "0 are here already")
+	other.says(0, "gobridge dead import dead.jsonl", "", "would import 2 dead letters", "0 are known here already")
 	other.says(0, "gobridge dead import dead.jsonl --yes --reason moved", "", "imported 2 dead letters")
-	other.says(0, "gobridge dead import dead.jsonl --yes --reason again", "", "imported 0 dead letters", "2 are here already")
+	other.says(0, "gobridge dead import dead.jsonl --yes --reason again", "", "imported 0 dead letters", "2 are known here already")
 	other.says(0, "gobridge dead show orders/crm m-1", "", "state dead", "reason permanent", body)
 	out := other.says(0, "gobridge explain m-1", "", "is a dead letter since", "permanent")
 	other.says(0, "gobridge dead redrive orders/crm --yes --reason moved", "", "redrove 2")
