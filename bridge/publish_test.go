@@ -393,3 +393,18 @@ func TestRunThatIsStoppedBeforeItHasBegunIsNoFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestFullAndDeadLettersFull has a binding that puts what it has no room for into the
+// dead letters refuse it once these are full as well.
+func TestFullAndDeadLettersFull(t *testing.T) {
+	store := memory.New(memory.Options{MaxDead: 4})
+	b := open(t, store, bridge.Route{Name: "r", Bindings: []bridge.Binding{
+		{Name: "b", Sender: &target{}, MaxOutboxDepth: 1, OnFull: bridge.FullDeadLetter},
+	}})
+	for i := range 10 {
+		_, err := b.Route("r").Publish(t.Context(), messaging.Envelope{ID: fmt.Sprint(i)})
+		if refused := errors.Is(err, gobridge.ErrOutboxFull); refused != (i >= 5) || !refused && err != nil {
+			t.Errorf("message %d of 1 that waits and 4 dead letters: %v", i+1, err)
+		}
+	}
+}
