@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 		{"a move of a route", "/move", `{"from":"orders","to":"orders/crm","reason":"r"}`, 400, "from", "name a binding"},
 		{"a move to nowhere", "/move", `{"from":"orders/crm","to":"orders/crn","reason":"r"}`, 404, "", "orders/crn"},
 		{"an end of what is configured", "/end-removed", `{"target":"orders/crm","reason":"r"}`, 409, "", "is in the configuration"},
-		{"an import of nonsense", "/dead/import?reason=r", `{}`, 503, "", "line 1: no dead letter"},
+		{"an import of nonsense", "/dead/import?reason=r", `{}`, 422, "", "line 1: no dead letter"},
 		{"an import for no reason", "/dead/import", `{}`, 400, "reason", "say why"},
 		{"no reload", "/reload", `{"reason":"r"}`, 501, "", "start it again"},
 		{"no such thing", "/nothing", ``, 404, "", "openapi.yaml describes"},

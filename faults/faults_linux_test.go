@@ -226,7 +226,7 @@ func ofProcesses() []fault {
 				r.newest.kill()
 			},
 			viewer:   (*rig).onlooker,
-			causes:   []string{"its owner, the bridge host-4711-5ZB4T9WR, is dead or cut off"},
+			causes:   []string{"the process that delivered it, host-4711-5ZB4T9WR, has ended or does not reach the store"},
 			mend:     func(r *rig) { r.dest.answers(0) },
 			commands: []string{"gobridge run b.yaml"},
 			healed:   func(r *rig) { r.eventually("m-1 arrives", func() bool { return r.dest.has("m-1") }) },

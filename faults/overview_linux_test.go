@@ -117,6 +117,7 @@ var differing = []struct {
 	{regexp.MustCompile(`http://127\.0\.0\.1:\d+`), "https://crm.example.com"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "192.0.2.7:443"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d\b`), "2027-12-01 02:13"},
+	{regexp.MustCompile(`this machine's clock \([0-9: -]+\)`), "this machine's clock (2026-12-02 02:13)"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "02:13:07"},
 	{regexp.MustCompile(`orders/crm: (nothing waits|\d+ waits?(, the oldest for \w+)?)`), "orders/crm: 2 wait, the oldest for 12s"},
 	{regexp.MustCompile(`did not get through|failed (once|twice|\d+ times)`), "failed once"},

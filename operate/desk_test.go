@@ -160,7 +160,7 @@ func TestExplainKnowsTheDestination(t *testing.T) {
 	w.must(w.store.Report(w.Context(), crm, token, gobridge.Condition{Down: true, Since: start, Error: "POST https://h/: 401 Unauthorized"}))
 	w.want(w.explain("a"), "waits: orders/crm is down since 12:00:00: POST https://h/: 401 Unauthorized", "gobridge retry orders/crm")
 	w.want(w.explain("orders"), "1 waits, the oldest for 0s", "gobridge retry orders/crm")
-	if a := w.explain("orders/crm"); a.Cause != operate.StateDown || !strings.HasPrefix(a.Steps[0].Text, "fix the credential") {
+	if a := w.explain("orders/crm"); a.Cause != operate.StateDown || !strings.HasPrefix(a.Steps[0].Text, "it refuses our credential") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -211,7 +211,7 @@ func TestADeadOwnerIsToldFromAWrongClock(t *testing.T) {
 	lease, err := w.store.Leases().Acquire(t.Context(), gobridge.AcquireRequest{Partition: crm, Owner: token.Owner, Term: 300 * time.Millisecond})
 	w.must(err)
 	w.now = start.Add(24 * time.Hour)
-	w.want(w.explain("a"), "its owner, the bridge host-123-ABCDEFGH, is dead or cut off: it gave no sign since 2026-03-01 12:00", "gobridge run")
+	w.want(w.explain("a"), "the process that delivered it, host-123-ABCDEFGH, has ended or does not reach the store: it gave no sign since 2026-03-01 12:00", "gobridge run")
 	// One whose clock is a day behind, and who renews.
 	slow := w.store.Handle(func() time.Time { return start })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -300,7 +300,7 @@ func (v *view) notDue(b *bindingOf, r *gobridge.Record) (string, []Step) {
 func (v *view) retried(b *bindingOf, r *gobridge.Record, next string) (string, []Step) {
 	steps := []Step{
 		{mend(r.Error) + "; then wait, or have it tried at once", gobridgeDo("retry", b.name(), "--id", r.Envelope.ID)},
-		{"or, if it must not go at all, discard it for good" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
+		{"or, if it must not go at all, discard it, which can't be undone" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
 	}
 	return fmt.Sprintf("%s (%s) and %s", failedHow(r), oneLine(r.Error), next), steps
 }
@@ -317,7 +317,7 @@ func (v *view) whyHalted(b *bindingOf, r *gobridge.Record, e *gobridge.Explanati
 	}
 	return "waits: " + f.Text, []Step{
 		f.Steps[1],
-		{"or, if the message that failed must not go at all, discard it for good first", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)},
+		{"or, if the message that failed must not go at all, discard it first, which can't be undone", gobridgeDo("discard", b.name(), "--id", head.Envelope.ID)},
 	}
 }
 
@@ -373,12 +373,12 @@ func (v *view) dead(b *bindingOf, r *gobridge.Record, at string) (string, []Step
 	if r.Expired(v.now) {
 		return text + "; it has expired, and is not delivered any more", []Step{
 			{"take out what it says", gobridgeDo("dead", "export", b.name(), "--id", r.Envelope.ID)},
-			{"or discard it for good", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
+			{"or discard it, which can't be undone", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
 		}
 	}
 	return text, []Step{
 		{mend(r.Error) + ", then send it again", gobridgeDo("dead", "redrive", b.name(), "--id", r.Envelope.ID)},
-		{"or discard it for good", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
+		{"or discard it, which can't be undone", gobridgeDo("dead", "discard", b.name(), "--id", r.Envelope.ID)},
 	}
 }
 

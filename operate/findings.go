@@ -52,13 +52,13 @@ func (v *view) removed(b *bindingOf) *Finding {
 	}
 	f := &Finding{
 		State: StateRemoved,
-		Text:  "the configuration has no binding " + b.name() + ": what it holds is kept and goes nowhere, and until that is settled a bridge refuses to start",
+		Text:  "the configuration has no binding " + b.name() + ": what it holds is kept and goes nowhere; a bridge that runs goes on with the others, but none can be started until this is settled",
 		Steps: []Step{{Text: "put it back into the configuration, or list " + b.name() + " under parked: to let its messages wait"}},
 	}
 	if to := v.elsewhere(b); to != "" {
-		f.Steps = append(f.Steps, Step{"or move what waits to another binding, in its order", gobridgeDo("move", b.name(), to)})
+		f.Steps = append(f.Steps, Step{"or move what waits to another binding, this one for example, behind what waits there", gobridgeDo("move", b.name(), to)})
 	}
-	f.Steps = append(f.Steps, Step{"or discard it for good", gobridgeDo("discard", b.name())})
+	f.Steps = append(f.Steps, Step{"or discard it, which can't be undone", gobridgeDo("discard", b.name())})
 	return f
 }
 
@@ -107,7 +107,7 @@ func (v *view) unowned(b *bindingOf) *Finding {
 		default:
 			return &Finding{
 				State: StateStaleOwner, Since: o.lease.RenewedAt,
-				Text: fmt.Sprintf("its owner, the bridge %s, is dead or cut off: it gave no sign since %s, and no other has taken over; what waits is kept",
+				Text: fmt.Sprintf("the process that delivered it, %s, has ended or does not reach the store: it gave no sign since %s, and no other has taken over; what waits is kept",
 					o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
 				Steps: run,
 			}
@@ -122,9 +122,9 @@ func (v *view) outage(b *bindingOf) *Finding {
 		if c == nil {
 			continue
 		}
-		text := fmt.Sprintf("down since %s: %s; what waits is kept, and it is tried again by itself", clock(c.Since, v.now), oneLine(c.Error))
+		text := fmt.Sprintf("down since %s: %s; messages are taken, kept and wait, and it is tried again by itself", clock(c.Since, v.now), oneLine(c.Error))
 		if c.NextProbe.After(v.now) {
-			text += " at " + clock(c.NextProbe, v.now)
+			text += " at " + clock(c.NextProbe, v.now) + " (in " + Span(c.NextProbe.Sub(v.now)) + ")"
 		}
 		return &Finding{
 			State: StateDown, Since: c.Since, Text: text,
@@ -150,13 +150,13 @@ func mend(text string) string {
 	}
 	switch {
 	case has("connection refused", "timeout", "deadline exceeded", "unreachable", "reset by peer", "EOF"):
-		return "bring it up, or the way to it"
+		return "start the destination, or mend the way to it"
 	case has("certificate", "tls:", "x509"):
 		return "fix the certificate"
 	case has("no such host", "404", "405", "410", "421", "redirect"):
 		return "fix the address"
 	case has("401", "403", "407", "nauthorized", "orbidden"):
-		return "fix the credential that the configuration gives this destination"
+		return "it refuses our credential: put a good one where the configuration takes it from, and reload"
 	case has("429"):
 		return "it asks to slow down: lower the rate"
 	}
@@ -179,7 +179,7 @@ func (v *view) full(b *bindingOf) *Finding {
 		State: StateFull, Text: fmt.Sprintf("full: %s of %s wait, and %s", Thousands(waiting), Thousands(b.plan.MaxOutboxDepth), then),
 		Steps: []Step{
 			{"let it drain, or raise max_outbox_depth", nil},
-			{"or discard what waits for good", gobridgeDo("discard", b.name())},
+			{"or discard what waits, which can't be undone", gobridgeDo("discard", b.name())},
 		},
 	}
 }
@@ -192,11 +192,12 @@ func (v *view) deadFull(b *bindingOf) *Finding {
 		if v.limits.MaxDead > 0 && s.Dead >= v.limits.MaxDead || tight {
 			return &Finding{
 				State: StateDeadFull,
-				Text:  fmt.Sprintf("%s is at its limit of %s: whatever fails next stays where it is and halts its key", b.part(s.Partition), v.deadLimit(s)),
+				Text:  fmt.Sprintf("%s is at its limit of %s, which are kept: whatever fails next stays pending and halts its key; all else is delivered", b.part(s.Partition), v.deadLimit(s)),
 				Steps: []Step{
 					{"see what they failed for", gobridgeDo("dead", "list", b.name())},
 					{"mend that, and send them again", gobridgeDo("dead", "redrive", b.name())},
-					{"or discard them for good", gobridgeDo("dead", "discard", b.name())},
+					{"or discard them, which can't be undone", gobridgeDo("dead", "discard", b.name())},
+					{"or raise max_dead_letters, and restart", nil},
 				},
 			}
 		}
@@ -243,9 +244,9 @@ func (v *view) haltedBy(c *gobridge.Control) *Finding {
 		what = "message " + c.EnvelopeID
 	}
 	return &Finding{
-		State: StateHalted, Since: c.Since, Text: what + " is halted " + v.haltedSince(c),
+		State: StateHalted, Since: c.Since, Text: what + " is halted " + v.haltedSince(c) + "; its messages are taken and wait, all else goes on",
 		Steps: []Step{
-			{"see which message failed, and what waits behind it", gobridgeDo("explain", haltOf(c))},
+			{"see which message failed, and how to end it if it is bad", gobridgeDo("explain", haltOf(c))},
 			{"mend the cause, then let it go on: the message that failed is sent again first", resumeOf(c)},
 		},
 	}
@@ -299,7 +300,7 @@ func (v *view) failing(ctx context.Context, b *bindingOf) (*Finding, error) {
 			Text: fmt.Sprintf("the oldest message, %s, %s: %s%s", r.Envelope.ID, failedHow(r), oneLine(r.Error), v.goesOn(r)),
 			Steps: []Step{
 				{mend(r.Error) + "; then wait, or have it tried at once", gobridgeDo("retry", b.name())},
-				{"or, if it must not go at all, discard it for good" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
+				{"or, if it must not go at all, discard it, which can't be undone" + soThat(r), gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)},
 			},
 		}
 		return f, nil
@@ -362,9 +363,9 @@ func (v *view) clockAhead(b *bindingOf) *Finding {
 		if ahead := b.partitions[i].NewestStamp.Sub(v.now); ahead > clockSlack {
 			return &Finding{
 				State: StateClock, Note: true,
-				Text: fmt.Sprintf("the newest message of %s is dated %s ahead of this machine's clock: this clock is wrong, or that of the machine which stored it; nothing is lost, and order is kept",
-					b.name(), Span(ahead)),
-				Steps: []Step{{"compare the machines' clocks and set the wrong one right; then end the waits that it made too long", gobridgeDo("retry", b.name())}},
+				Text: fmt.Sprintf("the newest message of %s is dated %s, %s ahead of this machine's clock (%s): this clock is wrong, or that of the machine which stored it; nothing is lost, order is kept, delivery goes on",
+					b.name(), v.now.Add(ahead).Format("2006-01-02 15:04"), Span(ahead), v.now.Format("2006-01-02 15:04")),
+				Steps: []Step{{"compare the machines' clocks and set the wrong one right; then have what failed tried at once, for its wait may be as wrong", gobridgeDo("retry", b.name())}},
 			}
 		}
 	}

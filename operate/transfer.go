@@ -81,11 +81,10 @@ type ImportReport struct {
 	Read     int `json:"read"`
 	Imported int `json:"imported"`
 	Held     int `json:"held"`
-	// Those of Held that have ended here: only their IDs are remembered. The admin
-	// listener does not tell.
-	Discarded int `json:"-"`
-	Delivered int `json:"-"`
-	Expired   int `json:"-"`
+	// Those of Held that have ended here: only their IDs are remembered.
+	Discarded int `json:"discarded"`
+	Delivered int `json:"delivered"`
+	Expired   int `json:"expired"`
 }
 
 // Import stores the dead letters of an export, those that are not here yet, as
@@ -108,7 +107,7 @@ func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, _ Who, dryRun
 		report.Read++
 		record, err := DecodeLetter(line)
 		if err != nil {
-			return report, fmt.Errorf("line %d: %w", report.Read, err)
+			return report, fmt.Errorf("line %d: %w", report.Read, &letterError{err})
 		}
 		if to.Binding != "" {
 			shard := gobridge.Shard(of, record.Envelope.OrderingKey, record.Envelope.ID)
@@ -123,6 +122,14 @@ func (d *Desk) Import(ctx context.Context, r io.Reader, to Target, _ Who, dryRun
 	}
 	return report, in.Err()
 }
+
+// letterError is what is wrong with a line of an export. It is a [gobridge.ErrInvalidRecord].
+type letterError struct{ error }
+
+func (e *letterError) Unwrap() error { return e.error }
+
+// Is makes it match.
+func (e *letterError) Is(target error) bool { return target == gobridge.ErrInvalidRecord }
 
 func (d *Desk) importOne(ctx context.Context, r *gobridge.Record, dryRun bool, report *ImportReport) error {
 	known, err := d.store.Get(ctx, r.Ref())

@@ -35,7 +35,7 @@ func TestFirstPageSaysWhatIsStuckWhyAndWhatToDo(t *testing.T) {
 	b = w.login(operateToken)
 	eventually(t, "the page tells of the bad night", func() bool { return strings.Contains(b.page("/"), "2 bindings need you") })
 	body = b.page("/")
-	has(t, body, "orders/crm", "4 pending", "down for 42m", "next probe in 59m", "POST https://crm.example.com/h: 401 Unauthorized", "fix the credential", "Retry now…", "gobridge retry orders/crm",
+	has(t, body, "orders/crm", "4 pending", "down for 42m", "next probe in 59m", "POST https://crm.example.com/h: 401 Unauthorized", "it refuses our credential", "Retry now…", "gobridge retry orders/crm",
 		"key cust-7 is halted", "422 unknown sku", "Resume…", "gobridge resume orders/billing --key cust-7", "5 dead letters wait for a person", "See dead letters")
 	if down, halted := strings.Index(body, "401 Unauthorized"), strings.Index(body, "422 unknown sku"); down > halted {
 		t.Error("the destination that is down stands below the halted key")

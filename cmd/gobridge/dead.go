@@ -482,8 +482,7 @@ yet; it can be repeated after it was interrupted. To send them, redrive them.`,
 	return cmd
 }
 
-// notImported says what an import leaves out, and why. Which of what is known has ended
-// the admin listener does not tell.
+// notImported says what an import leaves out, and why.
 func notImported(r *operate.ImportReport) string {
 	var ended []string
 	n := 0
@@ -498,7 +497,7 @@ func notImported(r *operate.ImportReport) string {
 	}
 	var text string
 	if here := r.Held - n; here > 0 || n == 0 {
-		text = fmt.Sprintf("; %s are known here already", thousands(int64(here)))
+		text = fmt.Sprintf("; %s are here already", thousands(int64(here)))
 	}
 	if n > 0 {
 		text += fmt.Sprintf("; %s have ended here (%s): their IDs are remembered for as long as the store's retention, and are not taken again until then",

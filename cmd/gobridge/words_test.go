@@ -182,15 +182,15 @@ func TestAnImportTellsWhatIsHereFromWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	imported := "import " + file + " --yes --reason x"
-	if out := does(t, "dead "+imported); out != "imported 3 dead letters of "+file+"; 0 are known here already\n" {
+	if out := does(t, "dead "+imported); out != "imported 3 dead letters of "+file+"; 0 are here already\n" {
 		t.Error(out)
 	}
 	does(t, "dead discard orders/crm --max 2 --yes --reason x")
-	if out := does(t, "dead "+imported); !strings.Contains(out, "imported 0 dead letters of "+file+"; 1 are known here already; 2 have ended here (2 discarded): their IDs are remembered") {
+	if out := does(t, "dead "+imported); !strings.Contains(out, "imported 0 dead letters of "+file+"; 1 are here already; 2 have ended here (2 discarded): their IDs are remembered") {
 		t.Error(out)
 	}
 	does(t, "dead discard orders/crm --yes --reason x")
-	if out := does(t, "dead "+imported); strings.Contains(out, "known here") || !strings.Contains(out, "; 3 have ended here (3 discarded)") {
+	if out := does(t, "dead "+imported); strings.Contains(out, "here already") || !strings.Contains(out, "; 3 have ended here (3 discarded)") {
 		t.Error(out)
 	}
 }
