@@ -10,6 +10,11 @@ FUZZTIME ?= 30s
 # Tests of processes on a DynamoDB table.
 ON_TABLE := TestCutOff|TestRollingRestartOfAll/table
 
+# Everything is compiled as the binary is that people run, the race detector's aside: no
+# package twice.
+export CGO_ENABLED ?= 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-live test-ops race lint fuzz model bench bench-transports bench-dynamodb bench-looking torture chain kill docs
 
@@ -23,13 +28,13 @@ demo: build ## a bridge through a bad quarter of a minute, and the count of what
 	./$(BIN) demo
 
 build: ## build bin/gobridge
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gobridge
+	$(GO) build -o $(BIN) ./cmd/gobridge
 
 test: ## all hermetic tests
 	$(GO) vet ./...
 	$(GO) test -shuffle=on -timeout 25m ./...
 	@set -e; for module in $(NESTED); do \
-		echo "== $$module"; (cd $$module && export CGO_ENABLED=0 && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
+		echo "== $$module"; (cd $$module && $(GO) vet ./... && $(GO) test -shuffle=on ./...); \
 	done
 
 test-live: ## against real brokers and independent emulators of AWS (installed or built on the first run: minutes)

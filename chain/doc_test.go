@@ -7,51 +7,22 @@
 // stores or identities.
 //
 // Environment: CHAIN_MESSAGES (8000, for the chain of processes), CHAIN_SEED (random;
-// printed) and CHAIN_BINARY (a binary to use instead of building one). The chain of
-// processes wants GOBRIDGE_NATS_URL, GOBRIDGE_AMQP_URL and GOBRIDGE_MQTT_URL, as
-// scripts/brokers-live.sh sets them.
+// printed), and that of [gobridge/internal/testbinary]. The chain of processes wants
+// GOBRIDGE_NATS_URL, GOBRIDGE_AMQP_URL and GOBRIDGE_MQTT_URL, as scripts/brokers-live.sh
+// sets them.
 package chain
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"gobridge/internal/testbinary"
 )
 
-// envBinary names the binary for the tests below TestMain, which builds it.
-const envBinary = "CHAIN_BINARY"
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gobridge-chain-")
-	if err == nil && os.Getenv(envBinary) == "" {
-		err = build(filepath.Join(dir, "gobridge"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chain:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
-
-// build makes the binary and names it in the environment.
-func build(path string) error {
-	command := exec.CommandContext(context.Background(), "go", "build", "-o", path, "gobridge/cmd/gobridge")
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binary: %w\n%s", err, out)
-	}
-	return os.Setenv(envBinary, path)
-}
+func TestMain(m *testing.M) { testbinary.Main(m) }
 
 // setting is a number from the environment.
 func setting(t *testing.T, name string, otherwise int) int {

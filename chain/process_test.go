@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gobridge/internal/testbinary"
 )
 
 // bridged is a bridge with its file, as a process that is killed and started again.
@@ -67,7 +69,7 @@ func newBridge(t *testing.T, name, config string) *bridged {
 }
 
 // binary is gobridge with arguments.
-func binary(args ...string) *exec.Cmd { return exec.Command(os.Getenv(envBinary), args...) }
+func binary(args ...string) *exec.Cmd { return exec.Command(testbinary.Path(), args...) }
 
 func (b *bridged) start() {
 	b.t.Helper()

@@ -4,8 +4,6 @@ package examples_test
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,35 +21,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"go.uber.org/goleak"
 
 	"gobridge/internal/fakeaws"
+	"gobridge/internal/testbinary"
 	"gobridge/internal/testbroker"
 )
 
-// envBinary names the binary for the tests below TestMain, which builds it.
-const envBinary = "EXAMPLES_BINARY"
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gobridge-examples-")
-	if path := filepath.Join(dir, "gobridge"); err == nil && os.Getenv(envBinary) == "" {
-		var out []byte
-		out, err = exec.CommandContext(context.Background(), "go", "build", "-o", path, "gobridge/cmd/gobridge").CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("build the binary: %w\n%s", err, out)
-		} else {
-			err = os.Setenv(envBinary, path)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "examples:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { testbinary.Main(m) }
 
 // token is what posts orders.
 const token = "a-token-of-the-examples-test-0123"
@@ -92,7 +68,7 @@ func (o *output) String() string {
 // binary is gobridge with arguments, in a folder of its own.
 func binary(dir string, env []string, args ...string) (*exec.Cmd, *output) {
 	out := &output{}
-	c := exec.Command(os.Getenv(envBinary), args...)
+	c := exec.Command(testbinary.Path(), args...)
 	c.Dir, c.Stdout, c.Stderr = dir, out, out
 	c.Env = append(os.Environ(), append(env, "ORDERS_TOKEN="+token, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s")...)
 	return c, out

@@ -12,43 +12,13 @@
 package faults
 
 import (
-	"context"
 	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
+	"gobridge/internal/testbinary"
 )
 
 // update writes docs/faults.md anew.
 var update = flag.Bool("update", false, "write docs/faults.md anew")
 
-// envBinary names the binary for the tests below TestMain, which builds it.
-const envBinary = "FAULTS_BINARY"
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gobridge-faults-")
-	if err == nil {
-		err = build(filepath.Join(dir, "gobridge"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "faults:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
-
-// build makes the binary and names it in the environment.
-func build(path string) error {
-	command := exec.CommandContext(context.Background(), "go", "build", "-o", path, "gobridge/cmd/gobridge")
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binary: %w\n%s", err, out)
-	}
-	return os.Setenv(envBinary, path)
-}
+func TestMain(m *testing.M) { testbinary.Main(m) }

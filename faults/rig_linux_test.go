@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gobridge/internal/testbinary"
 )
 
 // patience is how long a test waits for what must happen.
@@ -153,7 +155,7 @@ routes:
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{TB: t, dir: t.TempDir(), dest: newDestination(t), admin: freeAddress(t), term: "2s", store: "{ sqlite: { path: outbox.db } }"}
-	r.file("bin/gobridge", fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", os.Getenv(envBinary)))
+	r.file("bin/gobridge", fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", testbinary.Path()))
 	return r
 }
 

@@ -11,53 +11,25 @@
 // is read from the processes' logs, who sends what from the token of each delivery.
 //
 // Environment: TORTURE_ROUNDS (1), TORTURE_SEED (random; printed), TORTURE_LOAD
-// (2s of load a round), TORTURE_RACE (any value builds with -race) and
-// TORTURE_BINARY (a binary to use instead of building one).
+// (2s of load a round), TORTURE_RACE (any value builds with -race), and that of
+// [gobridge/internal/testbinary].
 package torture
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"gobridge/internal/testbinary"
 )
 
-// envBinary names the binary for the tests below TestMain, which builds it.
-const envBinary = "TORTURE_BINARY"
-
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gobridge-torture-")
-	if err == nil && os.Getenv(envBinary) == "" {
-		err = build(filepath.Join(dir, "gobridge"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
-}
-
-// build makes the binary and names it in the environment.
-func build(path string) error {
-	args := []string{"build", "-o", path}
 	if os.Getenv("TORTURE_RACE") != "" {
-		args = append(args, "-race")
+		testbinary.Main(m, "-race")
 	}
-	command := exec.CommandContext(context.Background(), "go", append(args, "gobridge/cmd/gobridge")...)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binary: %w\n%s", err, out)
-	}
-	return os.Setenv(envBinary, path)
+	testbinary.Main(m)
 }
 
 // rounds is how often a test repeats itself.

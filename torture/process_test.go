@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gobridge/internal/testbinary"
 )
 
 // line is one line of the binary's log.
@@ -94,7 +96,7 @@ type process struct {
 // start runs the binary with a config file. The test's end kills it.
 func start(t *testing.T, config string, book *logbook) *process {
 	t.Helper()
-	command := exec.Command(os.Getenv(envBinary), "run", config)
+	command := exec.Command(testbinary.Path(), "run", config)
 	p := &process{command: command, ended: make(chan struct{})}
 	out := &logWriter{book: book, pid: func() int { return command.Process.Pid }}
 	command.Stdout, command.Stderr = out, out

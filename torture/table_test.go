@@ -15,6 +15,7 @@ import (
 
 	"gobridge/internal/fakedynamo"
 	"gobridge/internal/faultproxy"
+	"gobridge/internal/testbinary"
 )
 
 // envEndpoint names an emulator of DynamoDB to use instead of the fake.
@@ -76,7 +77,7 @@ func (d *table) store(process int) string {
 // ensure makes the table as an operator would. The test's end deletes it.
 func (d *table) ensure(t *testing.T, config string) {
 	t.Helper()
-	command := exec.Command(os.Getenv(envBinary), "table", "ensure", "--config", config)
+	command := exec.Command(testbinary.Path(), "table", "ensure", "--config", config)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("make the table: %v\n%s", err, out)
 	}
