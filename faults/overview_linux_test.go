@@ -128,6 +128,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\d+ of the last \d+ (requests to it were refused) \(\w+\)`), "9 of the last 12 $1 (TableWriteKeyRangeThroughputExceeded)"},
 	{regexp.MustCompile(`takes \d+ MiB`), "takes 900 MiB"},
 	{regexp.MustCompile(`has \d+ MiB left`), "has 3 MiB left"},
+	{regexp.MustCompile(`\d+ MiB more`), "222 MiB more"},
 	{regexp.MustCompile(`/tmp/\S*?/([a-z.]+\.(yaml|db))`), "$1"},
 }
 

@@ -93,11 +93,11 @@ func (v *view) unowned(b *bindingOf) *Finding {
 	for i := range b.partitions {
 		s := &b.partitions[i]
 		o := v.owners[s.Partition]
-		run := []Step{{"start a bridge with its configuration, which does no harm if another runs", gobridgeDo("run")}}
 		switch {
 		case v.desk.leases == nil || o.alive:
 		case !o.known || o.lease.Released:
-			return &Finding{State: StateNoOwner, Text: "no process drains " + b.part(s.Partition) + "; what waits is kept", Steps: run}
+			return &Finding{State: StateNoOwner, Text: "no process drains " + b.part(s.Partition) + "; what waits is kept",
+				Steps: []Step{{"start a bridge with its configuration", gobridgeDo("run")}}}
 		case len(v.store) > 0:
 			// It may well live: whoever can't write can't renew its lease.
 			return &Finding{
@@ -109,7 +109,7 @@ func (v *view) unowned(b *bindingOf) *Finding {
 				State: StateStaleOwner, Since: o.lease.RenewedAt,
 				Text: fmt.Sprintf("the process that delivered it, %s, has ended or does not reach the store: it gave no sign since %s, and no other has taken over; what waits is kept",
 					o.lease.Token.Owner, clock(o.lease.RenewedAt, v.now)),
-				Steps: run,
+				Steps: []Step{{"start it again as it was started before, which does no harm if it still runs", gobridgeDo("run")}},
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func mend(text string) string {
 	case has("no such host", "404", "405", "410", "421", "redirect"):
 		return "fix the address"
 	case has("401", "403", "407", "nauthorized", "orbidden"):
-		return "it refuses our credential: put a good one where the configuration takes it from, and reload"
+		return "it refuses our credential: put a good one where the configuration takes it from, and reload (SIGHUP; a variable of the environment wants a restart)"
 	case has("429"):
 		return "it asks to slow down: lower the rate"
 	}

@@ -173,7 +173,7 @@ func deadOwner(t *testing.T) {
 	n.post(202, "m-1", "a", body)
 	n.says(1, "gobridge status", "", "DOWN")
 	n.kill(first)
-	n.says(1, "gobridge status", "", "orders/crm STALE OWNER 1 pending", "has ended or does not reach the store: it gave no sign since", "→ start a bridge")
+	n.says(1, "gobridge status", "", "orders/crm STALE OWNER 1 pending", "has ended or does not reach the store: it gave no sign since", "→ start it again as it was started before")
 	out := n.says(0, "gobridge explain m-1", "", "message m-1 to orders/crm waits: the process that delivered it", "has ended")
 	n.dest.answers(200)
 	n.bridge(n.printed(out, "gobridge run b.yaml"))

@@ -46,7 +46,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if errors.Is(err, gobridge.ErrThrottled) {
 		e.Hint = moreThroughput(err.Error())
 	} else {
-		e.Hint = "allow it to write to the table: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
+		e.Hint = "give it the rights to write to the table, beside those that it has: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
 	}
 	return e
 }
@@ -114,7 +114,9 @@ func (h *health) note(r request, err error) {
 	switch {
 	case len(short) > 0:
 		h.now.throttled++
-		h.now.resource = short[0]
+		if h.now.resource == "" || strings.HasSuffix(short[0], "Exceeded") {
+			h.now.resource = short[0] // a transaction does not say which limit it met
+		}
 	case err != nil && !answered(err):
 		var api smithy.APIError
 		if judge(err, false) == final && errors.As(err, &api) {

@@ -34,6 +34,26 @@ func TestCheckAsksTheTable(t *testing.T) {
 	}
 }
 
+// TestThrottledByANamedLimit: a transaction does not say which limit it met, and
+// what a plain write has said stands.
+func TestThrottledByANamedLimit(t *testing.T) {
+	db := newDatabase(t, storetest.Options{}, fakedynamo.Options{})
+	s := db.open(t, nil, nil)
+	s.Impatient()
+	throttle(db.server, func(int64) bool { return true })
+	if err := s.Check(t.Context()); err == nil {
+		t.Fatal("nothing is throttled")
+	}
+	for range 3 {
+		if err := s.Persist(t.Context(), records("k", numbered(2)...)); err == nil {
+			t.Fatal("a persist was not throttled")
+		}
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "KeyRange") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestMoreThroughput: what helps goes by the limit that was met.
 func TestMoreThroughput(t *testing.T) {
 	for reason, want := range map[string]string{

@@ -135,8 +135,9 @@ func (d *disk) refusal(cost int64) error {
 	if d.looked.IsZero() || room >= max(cost, leastRoom) {
 		return nil
 	}
-	return fmt.Errorf("%w: it takes %d MiB and its disk, that of %s, has %d MiB left, less than %.0f %% of the two together",
-		gobridge.ErrOutboxFull, d.used>>20, d.file, max(d.left, 0)>>20, 100*(1-d.share))
+	more := int64(float64(d.used)/d.share) - d.used - d.left + leastRoom
+	return fmt.Errorf("%w: it takes %d MiB and its disk, that of %s, has %d MiB left, less than %.0f %% of the two together; %d MiB more are needed",
+		gobridge.ErrOutboxFull, d.used>>20, d.file, max(d.left, 0)>>20, 100*(1-d.share), max(1, more>>20))
 }
 
 // empty reports whether the disk has next to nothing left, as far as can be told.

@@ -194,7 +194,7 @@ func TestDatabaseOverItsShareOfTheDiskTakesNothingMore(t *testing.T) {
 	}
 	free = 1000
 	err := s.Persist(t.Context(), []gobridge.Record{one("b", "")})
-	if !errors.Is(err, gobridge.ErrOutboxFull) || !strings.Contains(err.Error(), "less than 50 %") || !strings.Contains(err.Error(), "make room on the disk") {
+	if !errors.Is(err, gobridge.ErrOutboxFull) || !strings.Contains(err.Error(), "less than 50 % of the two together; ") || !strings.Contains(err.Error(), "make room on the disk") {
 		t.Fatalf("Persist with no room on the disk returned %v, want ErrOutboxFull with the figures and a hint", err)
 	}
 	if got := drain1(t, s, 10); len(got) != 1 {
