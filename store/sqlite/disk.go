@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gobridge"
@@ -53,8 +54,9 @@ type disk struct {
 	room   int64 // at the last look: what the share allows besides
 	left   int64 // likewise: what the disk had
 	used   int64 // likewise: what the database took
-	spent  int64 // by what was stored since then
 	held   int64 // for what is being stored
+
+	spent atomic.Int64 // by what was stored since the last look
 }
 
 // check returns an error while the database takes more than its share.
@@ -94,15 +96,12 @@ func (d *disk) put(cost int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.held -= cost
-	d.spent += cost
+	d.spend(cost)
 }
 
-// spend counts what is stored whether or not there is room.
-func (d *disk) spend(cost int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.spent += cost
-}
+// spend counts what is stored whether or not there is room. It waits for nobody: who
+// looks at the disk may wait for a connection, and who is here may have it.
+func (d *disk) spend(cost int64) { d.spent.Add(cost) }
 
 // has reports whether what is known is recent and answers for a cost: there is
 // room, or there was none at the last look and nothing has changed since.
@@ -110,12 +109,14 @@ func (d *disk) has(cost int64) bool {
 	if d.looked.IsZero() || time.Since(d.looked) >= d.every {
 		return false
 	}
-	return d.room-d.spent-d.held >= max(cost, leastRoom) || d.spent == 0 || d.room < leastRoom
+	spent := d.spent.Load()
+	return d.room-spent-d.held >= max(cost, leastRoom) || spent == 0 || d.room < leastRoom
 }
 
 // look sets the figures. One that fails says nothing; the write itself will.
 func (d *disk) look(ctx context.Context) {
 	d.looked = time.Time{}
+	seen := d.spent.Load()
 	size, err := d.size(ctx)
 	if err != nil {
 		return
@@ -126,12 +127,13 @@ func (d *disk) look(ctx context.Context) {
 	}
 	d.used, d.left = size.used, size.spare+free-size.owed
 	d.room = int64(d.share*float64(d.used+d.left)) - d.used
-	d.looked, d.spent = time.Now(), 0
+	d.looked = time.Now()
+	d.spent.Add(-seen)
 }
 
 // refusal returns an error if there is no room for a cost.
 func (d *disk) refusal(cost int64) error {
-	room := d.room - d.spent - d.held
+	room := d.room - d.spent.Load() - d.held
 	if d.looked.IsZero() || room >= max(cost, leastRoom) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,51 @@ func TestDeferredTransactionThatHasReadIsTold(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "_txlock=immediate") {
 		t.Fatalf("PersistTx returned %v, want a hint to begin immediate", err)
 	}
+}
+
+// TestPersistTxWaitsForNobodyWhoLooksAtTheDisk has a pool without a connection left:
+// who looks at the disk waits for one, and a transaction that has one must not wait for
+// that in turn.
+func TestPersistTxWaitsForNobodyWhoLooksAtTheDisk(t *testing.T) {
+	db := serviceDB(t, "file:"+filepath.Join(t.TempDir(), "service.db")+
+		"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db.SetMaxOpenConns(minConnections)
+	s, err := Open(t.Context(), db, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	last, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = last.Close() }()
+	looking, stop := context.WithCancel(t.Context())
+	defer stop()
+	looked := make(chan error, 1)
+	go func() { looked <- s.Check(looking) }()
+	for db.Stats().WaitCount == 0 {
+		runtime.Gosched()
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.PersistTx(t.Context(), tx, []gobridge.Record{one("a", "")}) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a transaction waits for whoever waits for its connection")
+		stop()
+		_ = <-done
+	}
+	stop()
+	_ = <-looked
 }
 
 func TestInTxGetsItsTurn(t *testing.T) {
