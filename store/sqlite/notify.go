@@ -66,9 +66,10 @@ func (n *notifier) tell(partitions map[gobridge.Partition]struct{}) {
 func (n *notifier) tellAny() { n.tell(map[gobridge.Partition]struct{}{"": {}}) }
 
 // selectReady finds the partitions in which a claim may find something that a commit
-// has brought. What only time brings is for those who poll.
+// has brought. What only time brings is for those who poll. What a dead owner had
+// claimed is ready as such.
 const selectReady = `SELECT name FROM gobridge_partition AS p
-	WHERE pending > 0 AND EXISTS (SELECT 1 FROM gobridge_record WHERE partition = p.id AND ready = 1)`
+	WHERE pending + claimed > 0 AND EXISTS (SELECT 1 FROM gobridge_record WHERE partition = p.id AND ready = 1)`
 
 // readyPartitions returns those partitions: so that one look saves every drainer a
 // claim that finds nothing.

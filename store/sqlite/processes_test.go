@@ -265,6 +265,22 @@ func TestOnlyPartitionsWithSomethingReadyAreToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("its end", "r/b/0", "r/c/0")
+	claim("r/c/0")
+	claim("r/b/0")
+	want("claims of all")
+	halt := gobridge.Control{Route: "r", Binding: "b", Kind: gobridge.Halt, OrderingKey: "k", By: "test", Reason: "test"}
+	if err := there.SetControl(t.Context(), halt); err != nil {
+		t.Fatal(err)
+	}
+	heir := gobridge.ClaimRequest{Partition: "r/b/0", Token: gobridge.Token{Owner: "heir", Version: 2}, Limit: 1, HeldKnown: true}
+	if got, err := here.Claim(t.Context(), heir); err != nil || len(got) != 0 {
+		t.Fatalf("claimed %d of a halted key: %v", len(got), err)
+	}
+	want("a halt of what a dead owner had claimed")
+	if err := there.ClearControl(t.Context(), halt); err != nil {
+		t.Fatal(err)
+	}
+	want("its end", "r/b/0")
 }
 
 func TestNoClaimWaitsBehindMoreThanTwoCommits(t *testing.T) {
