@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,27 +168,24 @@ func TestPersistTxWaitsForNobodyWhoLooksAtTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = last.Close() }()
-	looking, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() { _ = s.Check(ctx) }) // it gets no connection
+	defer looking.Wait()
 	defer stop()
-	looked := make(chan error, 1)
-	go func() { looked <- s.Check(looking) }()
 	for db.Stats().WaitCount == 0 {
 		runtime.Gosched()
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.PersistTx(t.Context(), tx, []gobridge.Record{one("a", "")}) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second):
+	stuck := time.AfterFunc(time.Minute, func() {
 		t.Error("a transaction waits for whoever waits for its connection")
 		stop()
-		_ = <-done
+	})
+	defer stuck.Stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
-	stop()
-	_ = <-looked
 }
 
 func TestInTxGetsItsTurn(t *testing.T) {
