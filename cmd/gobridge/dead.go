@@ -130,7 +130,7 @@ func newDeadList(p *place) *cobra.Command {
 
 // pageOf returns a full page, if there are so many: those of a store may be short.
 func pageOf(ctx context.Context, d desk, query gobridge.DeadQuery) (operate.DeadPage, error) {
-	var out operate.DeadPage
+	out := operate.DeadPage{Records: []operate.RecordView{}} // a list in JSON, too, if there is nothing
 	for {
 		page, err := d.Dead(ctx, query)
 		if err != nil {

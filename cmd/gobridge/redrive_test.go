@@ -118,6 +118,7 @@ func TestDeadLettersThatFewMatch(t *testing.T) {
 		t.Errorf("%s says\n%s", next, out)
 	}
 	n.says(0, "gobridge dead list orders/crm --cause expired", "", "no dead letters")
+	n.says(0, "gobridge dead list orders/crm --cause expired --json", "", `"dead_letters": []`)
 }
 
 // figures are the partition's, read as a stranger would.
