@@ -40,9 +40,13 @@ func wants(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// notEmpty refuses flags that are given and empty: a selection by an unset variable of
-// a shell would be of everything.
-func notEmpty(cmd *cobra.Command, names ...string) error {
+// notEmpty has a command refuse flags that are given and empty: a selection by an unset
+// variable of a shell would be of everything, and an outbox would be another one.
+func notEmpty(cmd *cobra.Command, names ...string) {
+	also(cmd, func() error { return givenEmpty(cmd, names...) })
+}
+
+func givenEmpty(cmd *cobra.Command, names ...string) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		for _, name := range names {
@@ -79,8 +83,10 @@ func fileWithoutFlag(cmd *cobra.Command, err error) error {
 func also(cmd *cobra.Command, check func() error) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := before(cmd, args); err != nil {
-			return err
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
 		}
 		return check()
 	}

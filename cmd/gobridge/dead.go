@@ -33,9 +33,7 @@ type selection struct {
 func (s *selection) bind(cmd *cobra.Command, state gobridge.State) {
 	s.subject.bind(cmd)
 	f := cmd.Flags()
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		return notEmpty(cmd, "key", "id", "cause", "error", "after", "before")
-	}
+	notEmpty(cmd, "cause", "error", "after", "before")
 	if state != gobridge.StateDead {
 		f.StringVar(&s.cause, "cause", "", "only those that were last put back for this, as explain --json tells: the field reason")
 		f.StringVar(&s.error, "error", "", "only those whose last error is like this; * stands for any text")
@@ -420,6 +418,7 @@ they are. With --out, an export that was interrupted goes on where it stopped.`,
 		ValidArgsFunction: p.completeTargets,
 	})
 	s.bind(cmd, gobridge.StateDead)
+	notEmpty(cmd, "out")
 	cmd.Flags().StringVar(&file, "out", "", "the file to write, or to go on with; standard output when absent")
 	return cmd
 }
@@ -478,6 +477,7 @@ yet; it can be repeated after it was interrupted. To send them, redrive them.`,
 		}),
 	}
 	a = bindAct(p, cmd)
+	notEmpty(cmd, "to")
 	cmd.Flags().StringVar(&to, "to", "", "the binding whose dead letters they become, instead of their own")
 	return cmd
 }

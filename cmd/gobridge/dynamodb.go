@@ -87,6 +87,7 @@ func newTable(p *place) *cobra.Command {
 		},
 	}
 	table.PersistentFlags().StringVarP(&p.config, "config", "c", "", "the configuration, which names the table ($"+configEnv+" when absent)")
+	table.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return givenEmpty(cmd, "config") }
 	table.AddCommand(
 		&cobra.Command{
 			Use: "ensure", Short: "Make the table if it is not there, and wait until it can be used", Args: wants(),

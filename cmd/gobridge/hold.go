@@ -23,7 +23,7 @@ func (s *subject) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "key", "", "only the messages of this ordering key")
 	cmd.Flags().StringVar(&s.id, "id", "", "only the message with this ID")
 	cmd.MarkFlagsMutuallyExclusive("key", "id")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return notEmpty(cmd, "key", "id") }
+	notEmpty(cmd, "key", "id")
 }
 
 // of says for people what it is, in the target.

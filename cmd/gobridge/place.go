@@ -59,6 +59,7 @@ func (p *place) bind(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&p.tokenFile, "token-file", "", "a file that has the token for --admin")
 	cmd.Flags().StringVar(&p.ca, "ca", "", "a PEM file of the roots to trust for --admin, instead of the system's")
 	cmd.MarkFlagsMutuallyExclusive("config", "db", "admin")
+	notEmpty(cmd, "config", "db", "admin", "token-file", "ca")
 	return cmd
 }
 
