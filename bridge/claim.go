@@ -15,6 +15,7 @@ const claimTimeout = 30 * time.Second
 type claim struct {
 	records []gobridge.Record
 	limit   int
+	bytes   int64
 	probe   bool
 	took    time.Duration
 	err     error
@@ -68,8 +69,19 @@ func (d *drainer) startClaim() {
 		defer cancel()
 		began := time.Now()
 		records, err := d.bridge.store.Claim(ctx, request)
-		d.claimed <- claim{records, limit, open, time.Since(began), err}
+		d.claimed <- claim{records, limit, request.MaxBytes, open, time.Since(began), err}
 	})
+}
+
+// cutShort reports whether a claim may have left out records for their bytes: another
+// one as large as its largest would not have fitted.
+func (c *claim) cutShort() bool {
+	var sum, largest int64
+	for i := range c.records {
+		size := payloadSize(&c.records[i])
+		sum, largest = sum+size, max(largest, size)
+	}
+	return len(c.records) > 0 && sum+largest > c.bytes
 }
 
 // held returns every record that this process has claimed here. The slice is
@@ -104,6 +116,7 @@ func (d *drainer) took(c claim) error {
 			d.limit = min(2*d.limit, maxClaimLimit)
 		}
 	}
+	d.more = d.more || c.cutShort()
 	taken := d.admitAll(c)
 	open, _ := d.circuit.state()
 	switch {

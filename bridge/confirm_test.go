@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -135,6 +136,42 @@ func TestLargeRecordsOfASlowKeyLeaveRoomForOthers(t *testing.T) {
 		w.wantOrder(dest, "fast", 20)
 		if s := w.stats(partition); s.Claimed > 8 {
 			t.Errorf("%d records of 128 KiB are held with room for 1 MiB", s.Claimed)
+		}
+	})
+}
+
+// TestLargeRecordsDoNotWaitForPolls has a store that tells of nothing: what a claim has
+// left out for its bytes is claimed at once, as soon as there is room.
+func TestLargeRecordsDoNotWaitForPolls(t *testing.T) {
+	const n, took = 64, time.Millisecond
+	dest := &target{}
+	var mu sync.Mutex
+	var first, last time.Time
+	dest.answers(func(context.Context, gobridge.Delivery) error {
+		time.Sleep(took)
+		mu.Lock()
+		defer mu.Unlock()
+		if last = time.Now(); first.IsZero() {
+			first = last
+		}
+		return nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, store: memory.New(memory.Options{})}
+		w.bridge = w.open(struct {
+			gobridge.Store
+			gobridge.Leaser
+		}{w.store, w.store}, one(bridge.Binding{Sender: dest}))
+		for i := range n {
+			w.put(messaging.Envelope{ID: fmt.Sprint(i), Payload: make([]byte, 600<<10)})
+		}
+		defer w.run(w.bridge)()
+		w.after(time.Minute)
+		if got := len(dest.taken()); got != n {
+			t.Errorf("%d of %d arrived", got, n)
+		}
+		if all := last.Sub(first); all > n*took {
+			t.Errorf("%d messages that take %s each arrived within %s", n, took, all)
 		}
 	})
 }

@@ -86,9 +86,14 @@ func (d *drainer) admit(it *item) bool {
 	}
 	d.items[id] = it
 	it.group = &it.solo
-	it.size = int64(len(it.rec.Envelope.Payload) + it.rec.Envelope.Headers.Size())
+	it.size = payloadSize(it.rec)
 	d.bytes += it.size
 	return true
+}
+
+// payloadSize is what a record counts as where bytes are bounded.
+func payloadSize(r *gobridge.Record) int64 {
+	return int64(len(r.Envelope.Payload) + r.Envelope.Headers.Size())
 }
 
 // enqueue puts an admitted item in its place among those of its key, which is
