@@ -57,10 +57,11 @@ func CommandLine(args []string) string {
 // quote writes an argument for a shell. What is not seen is written in the shell's
 // own escapes, $'...', which POSIX has since 2024 and bash, zsh, ksh and the shell of
 // BusyBox long before. A byte is three octal digits, for how many hexadecimal ones
-// belong to it is not the same everywhere.
+// belong to it is not the same everywhere. So is a quote: to a shell that knows no such
+// escapes, as dash, the string must not end there, and what a key has be a command.
 func quote(arg string) string {
 	const safe = "-_./:@=,+%"
-	bare := arg != "" && strings.IndexFunc(arg, func(r rune) bool {
+	bare := arg != "" && arg[0] != '=' && strings.IndexFunc(arg, func(r rune) bool {
 		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(safe, r)
 	}) < 0
 	switch {
@@ -73,10 +74,7 @@ func quote(arg string) string {
 	out.WriteString("$'")
 	for _, b := range []byte(arg) {
 		switch {
-		case b == '\'' || b == '\\':
-			out.WriteByte('\\')
-			out.WriteByte(b)
-		case b >= ' ' && b < 0x7f:
+		case b >= ' ' && b < 0x7f && b != '\'' && b != '\\':
 			out.WriteByte(b)
 		default:
 			fmt.Fprintf(&out, `\%03o`, b)

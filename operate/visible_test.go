@@ -48,6 +48,24 @@ func TestCommandLineMeansWhatItSays(t *testing.T) {
 	}
 }
 
+// TestNoShellRunsWhatAKeyHas: one that takes $'...' for a dollar and a plain string, as
+// dash does, gets another argument, but no command.
+func TestNoShellRunsWhatAKeyHas(t *testing.T) {
+	for _, text := range append([]string{"\x01';touch pwned;#", "'\x1b'$(id)'", "\\'\x01"}, hostile...) {
+		word := operate.CommandLine([]string{text})
+		if plain, is := strings.CutPrefix(word, "$'"); is && strings.IndexByte(plain, '\'') != len(plain)-1 {
+			t.Errorf("%q is written %s, whose string may end before its end", text, word)
+		}
+	}
+}
+
+// TestZshExpandsNothing: a word that begins with = is the path of a program to it.
+func TestZshExpandsNothing(t *testing.T) {
+	if got, want := operate.CommandLine([]string{"explain", "=ls", "a=b"}), "explain '=ls' a=b"; got != want {
+		t.Errorf("it is written %s, want %s", got, want)
+	}
+}
+
 // TestNoCommandForNUL: a shell would cut the argument off, and the command be about
 // another key.
 func TestNoCommandForNUL(t *testing.T) {
