@@ -36,8 +36,12 @@ func Visible(text string) string {
 // plain reports whether Visible has nothing to do.
 func plain(text string) bool { return utf8.ValidString(text) && strings.IndexFunc(text, hidden) < 0 }
 
-// hidden reports whether a rune is seen as nothing, or as something else.
-func hidden(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+// hidden reports whether a rune is seen as nothing, or as something else. Some that
+// count as printable are blank: fillers, selectors of a variant, an empty braille cell.
+func hidden(r rune) bool {
+	return r != ' ' && !unicode.IsPrint(r) || r == '\u2800' ||
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
 
 // CommandLine writes a command to be copied into a shell, which reads it back byte
 // for byte. It is [Visible] as it stands. An argument with a NUL can't be given to

@@ -12,6 +12,7 @@ import (
 var hostile = []string{
 	"k\x1b[31m\x1b]0;pwn\a", "\u009b31m", "\x9b31m", "\u202egnp", "a\nb", "a\r\tb", "zero\u200bwidth", "nb\u00a0sp", "\ufeff", "\x7f", "\xff\xfe",
 	"\u2066x\u2069", "\U000e0041", "\x1b'\\7", "1\x1b7", "$(id)\x1b`id`", "a\u2028b",
+	"hangul\u3164filler", "\u115f", "\uffa0", "braille\u2800blank", "heart\ufe0f", "graph\u034feme",
 }
 
 func TestVisible(t *testing.T) {
