@@ -113,7 +113,7 @@ func (b brokers) sender(c *config.Config, route, binding string) (gobridge.Sende
 	case kind != "":
 		sender, err = b[name].sender(route, binding, of)
 	case of.Webhook != nil:
-		sender, err = newWebhook(of)
+		sender, err = newWebhook(of, c.Routes[route].Partitions)
 		where = append(where, "webhook")
 	}
 	if err != nil {

@@ -104,7 +104,8 @@ func checkParts(c *config.Config) error {
 	return errors.Join(errs...)
 }
 
-func newWebhook(b config.Binding) (gobridge.Sender, error) {
+// newWebhook makes the sender of a binding that is spread over partitions.
+func newWebhook(b config.Binding, partitions int) (gobridge.Sender, error) {
 	headers := make(map[string]string, len(b.Webhook.Headers))
 	for name, value := range b.Webhook.Headers {
 		headers[name] = value.Reveal()
@@ -116,7 +117,7 @@ func newWebhook(b config.Binding) (gobridge.Sender, error) {
 		Headers:     headers,
 		Timeout:     time.Duration(b.Webhook.Timeout),
 		Format:      b.Webhook.Format,
-		Connections: b.Concurrency,
+		Connections: b.Concurrency * partitions,
 	})
 }
 
