@@ -202,7 +202,10 @@ func (t *tab) as(l look) {
 		Width: l.width, Height: l.high, DeviceScaleFactor: 1, Mobile: l.width < 600,
 	})
 	_, err2 := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"}, // no picture of a colour on its way to another
+		},
 	})
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
