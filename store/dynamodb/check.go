@@ -46,7 +46,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if errors.Is(err, gobridge.ErrThrottled) {
 		e.Hint = moreThroughput(err.Error())
 	} else {
-		e.Hint = "give it the rights to write to the table, beside those that it has: PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
+		e.Hint = "give it PutItem, UpdateItem, DeleteItem and ConditionCheckItem on the table, and leave it the rights that it has"
 	}
 	return e
 }
@@ -56,7 +56,7 @@ func (s *Store) Check(ctx context.Context) error {
 func moreThroughput(why string) string {
 	switch {
 	case strings.Contains(why, "KeyRange"):
-		return "one key range is hot, which more capacity does not help: spread the busiest route over more partitions, or wait until there is less to do"
+		return "wait: it goes on by itself, and more capacity does not help one hot key range; if it comes back, give the busiest route more partitions (partitions: in the configuration, while nothing waits and every process is stopped)"
 	case strings.Contains(why, "MaxOnDemand"):
 		return "raise the table's maximum on-demand throughput"
 	case strings.Contains(why, "AccountLimit"):
