@@ -23,6 +23,7 @@ import (
 	"gobridge/admin"
 	"gobridge/admin/console"
 	"gobridge/internal/fakedynamo"
+	"gobridge/internal/testdisk"
 	"gobridge/messaging"
 	"gobridge/operate"
 	"gobridge/store/sqlite"
@@ -204,14 +205,7 @@ func (r *rig) onDisk() {
 	r.Helper()
 	r.disk = &disk{path: filepath.Join(r.dir, "disk"), ballast: filepath.Join(r.dir, "disk", "ballast")}
 	r.must(os.Mkdir(r.disk.path, 0o755)) //nolint:gosec // the bridge may run as another user
-	if err := unix.Mount("tmpfs", r.disk.path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=16m"); err != nil {
-		r.Skipf("a disk that gets full needs a mount, and this user may not: %v", err)
-	}
-	r.Cleanup(func() {
-		if err := unix.Unmount(r.disk.path, unix.MNT_DETACH); err != nil {
-			r.Errorf("unmount: %v", err)
-		}
-	})
+	testdisk.Mount(r, r.disk.path, 16<<20)
 	r.store = "{ sqlite: { path: disk/outbox.db } }"
 }
 

@@ -1,65 +1,18 @@
 package torture
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"gobridge/internal/testdisk"
 )
 
 // diskSize is the size of the disk that gets full.
 const diskSize = 24 << 20
-
-// withDisk runs the body with a small disk of its own: as root, or in a user and
-// mount namespace.
-func withDisk(t *testing.T, body func(t *testing.T, disk string)) {
-	if os.Geteuid() != 0 {
-		inNamespace(t)
-		return
-	}
-	disk := t.TempDir()
-	err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d", diskSize))
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("mount a small tmpfs: %v; CI runs this test", err)
-		}
-		t.Skipf("a disk that gets full needs a mount, and this user may not: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	body(t, disk)
-}
-
-// inNamespace runs the same test as the root of namespaces of its own.
-func inNamespace(t *testing.T) {
-	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := command.CombinedOutput()
-	var failed *exec.ExitError
-	switch {
-	case errors.As(err, &failed):
-		t.Fatalf("in a namespace of its own: %v\n%s", err, out)
-	case err != nil:
-		t.Skipf("a disk that gets full needs a mount; this user is not root and may have no user namespace: %v", err)
-	case bytes.Contains(out, []byte("--- SKIP")):
-		t.Skipf("a disk that gets full needs a mount; in a user namespace:\n%s", out)
-	}
-	t.Logf("in a namespace of its own:\n%s", out)
-}
 
 // fill takes all that is left of a disk; free gives it back.
 func fill(t *testing.T, disk string) (free func()) {
@@ -89,7 +42,7 @@ func fill(t *testing.T, disk string) (free func()) {
 // TestFullDisk fills the disk of the outbox to the last byte, twice, and the
 // second time kills the process and starts it on the full disk.
 func TestFullDisk(t *testing.T) {
-	withDisk(t, func(t *testing.T, disk string) {
+	testdisk.With(t, diskSize, func(t *testing.T, disk string) {
 		seed := seed(t)
 		r := newRig(t, seed, disk, t.TempDir())
 		r.receiver.calmed.Store(true)
@@ -130,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 // deliveries fail and the webhook's go on; once there is room, it catches up,
 // and no line is torn.
 func TestFullDestination(t *testing.T) {
-	withDisk(t, func(t *testing.T, disk string) {
+	testdisk.With(t, diskSize, func(t *testing.T, disk string) {
 		seed := seed(t)
 		r := newRig(t, seed, t.TempDir(), disk)
 		r.receiver.calmed.Store(true)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gobridge/internal/testdisk"
 )
 
 // TestDiskFullNight is the night on which something else has filled the disk.
@@ -17,14 +19,7 @@ func TestDiskFullNight(t *testing.T) {
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=16m"); err != nil {
-		t.Skipf("a disk that gets full needs a mount, and this user may not: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
+	testdisk.Mount(t, disk, 16<<20)
 	config := fmt.Sprintf(nightConfig, "", "", n.dest.server.URL, "")
 	n.configure(strings.Replace(config, "outbox.db", "disk/outbox.db", 1))
 	n.dest.answers(401)

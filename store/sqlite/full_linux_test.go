@@ -1,63 +1,23 @@
 package sqlite
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gobridge"
+	"gobridge/internal/testdisk"
 )
-
-// onDisk runs body with a disk of so many bytes: as root, or as the root of
-// namespaces of its own.
-func onDisk(t *testing.T, size int64, body func(t *testing.T, disk string)) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		command.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		}
-		out, err := command.CombinedOutput()
-		var failed *exec.ExitError
-		switch {
-		case errors.As(err, &failed):
-			t.Fatalf("in a namespace of its own: %v\n%s", err, out)
-		case err != nil || bytes.Contains(out, []byte("--- SKIP")):
-			t.Skipf("a small disk needs a mount, and this user may not: %v\n%s", err, out)
-		}
-		return
-	}
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d", size)); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("mount a small disk: %v; CI runs this test", err)
-		}
-		t.Skipf("a small disk needs a mount, and this user may not: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	body(t, disk)
-}
 
 // TestOwnLoadLeavesRoomOnASmallDisk is TestOwnLoadNeverFillsTheDisk with nothing
 // made up but the size of the disk.
 func TestOwnLoadLeavesRoomOnASmallDisk(t *testing.T) {
 	const size = 8 << 20
-	onDisk(t, size, func(t *testing.T, disk string) {
+	testdisk.With(t, size, func(t *testing.T, disk string) {
 		s := open1(t, filepath.Join(disk, "outbox.db"), Options{})
 		stored := fillDisk(t, s, size, 2000)
 		lease, err := s.Leases().Acquire(t.Context(), gobridge.AcquireRequest{Partition: "r/b/0", Owner: "one", Term: time.Minute})
@@ -86,7 +46,7 @@ func isStuck(err error) bool {
 // TestADiskThatOthersFill tells a disk that takes nothing at all from one on which the
 // outbox has its share.
 func TestADiskThatOthersFill(t *testing.T) {
-	onDisk(t, 16<<20, func(t *testing.T, disk string) {
+	testdisk.With(t, 16<<20, func(t *testing.T, disk string) {
 		path := filepath.Join(disk, "outbox.db")
 		s := open1(t, path, Options{})
 		s.disk.every = 0
