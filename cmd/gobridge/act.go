@@ -118,7 +118,7 @@ func (p *place) progress(verb string) (report func(int), end func()) {
 	if f == nil {
 		return nil, func() {}
 	}
-	return func(n int) { fmt.Fprintf(f, "\r%s %s ", verb, thousands(int64(n))) }, func() { fmt.Fprint(f, "\r\x1b[K") }
+	return func(n int) { fmt.Fprintf(f, "\r%s %s ", verb, operate.Thousands(n)) }, func() { fmt.Fprint(f, "\r\x1b[K") }
 }
 
 // width is what lines fit.
@@ -155,6 +155,3 @@ func (p *place) writeSteps(w io.Writer, steps []operate.Step) {
 		}
 	}
 }
-
-// thousands writes a number in groups of three digits.
-func thousands(n int64) string { return operate.Thousands(n) }

@@ -288,7 +288,7 @@ func endRemoved(ctx context.Context, a *act, d desk, t operate.Target, args []st
 	would := fmt.Sprintf("end everything that %s holds, dead letters too; the configuration has it no more", t)
 	return a.run(ctx, args, would, nil, func(ctx context.Context, who operate.Who) (string, any, error) {
 		n, err := d.EndRemoved(ctx, t, who)
-		return fmt.Sprintf("ended %s of %s", thousands(int64(n)), t), map[string]int{"count": n}, err
+		return fmt.Sprintf("ended %s of %s", operate.Thousands(n), t), map[string]int{"count": n}, err
 	})
 }
 
@@ -314,13 +314,13 @@ func (a *act) bulk(ctx context.Context, d desk, job operate.Job, args []string) 
 				err = fmt.Errorf("stopped")
 			}
 			return "", nil, fmt.Errorf("%s of %s: %w after %s; run it again for the rest:\n     %s", job.Kind, report.Scope, err,
-				thousands(int64(report.Count)), a.again(args))
+				operate.Thousands(report.Count), a.again(args))
 		}
 		if report.Count == 0 {
 			return a.nothing(&job), report, nil
 		}
 		done := map[operate.BulkKind]string{operate.Redrive: "redrove", operate.Discard: "discarded"}[job.Kind]
-		text := fmt.Sprintf("%s %s of %s", done, thousands(int64(report.Count)), report.Scope)
+		text := fmt.Sprintf("%s %s of %s", done, operate.Thousands(report.Count), report.Scope)
 		if report.More {
 			text += "; more are left"
 		}
@@ -367,12 +367,12 @@ func (a *act) stillHalted(ctx context.Context, d desk, report *operate.BulkRepor
 // describe says what a job would do.
 func describe(r *operate.BulkReport) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s of %s", r.Kind, thousands(int64(r.Count)), r.Scope)
+	fmt.Fprintf(&b, "%s %s of %s", r.Kind, operate.Thousands(r.Count), r.Scope)
 	if r.Keys > 0 {
-		fmt.Fprintf(&b, ", %s keys", thousands(int64(r.Keys)))
+		fmt.Fprintf(&b, ", %s keys", operate.Thousands(r.Keys))
 	}
 	if r.Kind == operate.Redrive && r.Overtaken > 0 {
-		fmt.Fprintf(&b, ";\nof %s of them, younger messages of the same key have been delivered already: they come after those", thousands(int64(r.Overtaken)))
+		fmt.Fprintf(&b, ";\nof %s of them, younger messages of the same key have been delivered already: they come after those", operate.Thousands(r.Overtaken))
 	}
 	for _, one := range r.First {
 		fmt.Fprintf(&b, "\n   %s", operate.Visible(one.ID))
@@ -450,7 +450,7 @@ func (p *place) exportTo(ctx context.Context, d desk, filter gobridge.Filter, pa
 	if p.json {
 		return p.writeJSON(map[string]int{"exported": n, "there_before": len(there)})
 	}
-	return p.print("exported %s to %s, where %s were already\n", thousands(int64(n)), path, thousands(int64(len(there))))
+	return p.print("exported %s to %s, where %s were already\n", operate.Thousands(n), path, operate.Thousands(len(there)))
 }
 
 func newDeadImport(p *place) *cobra.Command {
@@ -492,16 +492,16 @@ func notImported(r *operate.ImportReport) string {
 	}{{r.Discarded, "discarded"}, {r.Delivered, "delivered"}, {r.Expired, "expired"}} {
 		if one.count > 0 {
 			n += one.count
-			ended = append(ended, thousands(int64(one.count))+" "+one.as)
+			ended = append(ended, operate.Thousands(one.count)+" "+one.as)
 		}
 	}
 	var text string
 	if here := r.Held - n; here > 0 || n == 0 {
-		text = fmt.Sprintf("; %s are here already", thousands(int64(here)))
+		text = fmt.Sprintf("; %s are here already", operate.Thousands(here))
 	}
 	if n > 0 {
 		text += fmt.Sprintf("; %s have ended here (%s): their IDs are remembered for as long as the store's retention, and are not taken again until then",
-			thousands(int64(n)), strings.Join(ended, ", "))
+			operate.Thousands(n), strings.Join(ended, ", "))
 	}
 	return text
 }
@@ -526,7 +526,7 @@ func (a *act) importFrom(ctx context.Context, d desk, to operate.Target, args []
 		return report, err
 	}
 	text := func(verb string, r operate.ImportReport) string {
-		return fmt.Sprintf("%s %s dead letters of %s", verb, thousands(int64(r.Imported)), args[0]) + notImported(&r)
+		return fmt.Sprintf("%s %s dead letters of %s", verb, operate.Thousands(r.Imported), args[0]) + notImported(&r)
 	}
 	if !a.yes {
 		report, err := read(ctx, operate.Who{}, true)

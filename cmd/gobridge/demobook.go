@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"gobridge/operate"
 )
 
 // demoMessage is the N-th message of a key.
@@ -110,11 +112,11 @@ func (s *demoSum) write(w io.Writer) error {
 	var out bytes.Buffer
 	row := func(name, value, note string) { fmt.Fprintf(&out, "%-14s %12s   %s\n", name, value, note) }
 	out.WriteString("\n")
-	row("accepted", thousands(int64(s.accepted)), "answered with 202: on disk")
-	row("delivered", thousands(int64(s.delivered)), "arrived at the destination")
-	row("duplicates", thousands(int64(s.duplicates)), "arrived once more, their answers having been lost")
-	row("lost", thousands(int64(s.lost)), "accepted, and never arrived")
-	row("out of order", thousands(int64(s.disorder)), "arrived before an older one of their key")
+	row("accepted", operate.Thousands(s.accepted), "answered with 202: on disk")
+	row("delivered", operate.Thousands(s.delivered), "arrived at the destination")
+	row("duplicates", operate.Thousands(s.duplicates), "arrived once more, their answers having been lost")
+	row("lost", operate.Thousands(s.lost), "accepted, and never arrived")
+	row("out of order", operate.Thousands(s.disorder), "arrived before an older one of their key")
 	row("p50, p99", percentile(s.calm, 50)+", "+percentile(s.calm, 99), "from accepted to arrived, until things went wrong")
 	row("p50, p99", percentile(s.all, 50)+", "+percentile(s.all, 99), "the same, all in all")
 	_, err := w.Write(out.Bytes())

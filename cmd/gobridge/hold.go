@@ -159,7 +159,7 @@ func newRetry(p *place) *cobra.Command {
 					return a.nothingWaits(t, &s)
 				}
 			}
-			would := fmt.Sprintf("try %s at once, where %s wait", s.of(t), thousands(waiting))
+			would := fmt.Sprintf("try %s at once, where %s wait", s.of(t), operate.Thousands(waiting))
 			return a.run(ctx, args, would, map[string]int64{"pending": waiting}, func(ctx context.Context, who operate.Who) (string, any, error) {
 				n, err := d.Retry(ctx, s.filter(t), who)
 				text := fmt.Sprintf("asked for %s to be tried at once, and its destination if that is down; ", s.of(t))
@@ -169,7 +169,7 @@ func newRetry(p *place) *cobra.Command {
 				case 1:
 					text += "1 message waited for its time, and is due now"
 				default:
-					text += thousands(int64(n)) + " messages waited for their time, and are due now"
+					text += operate.Thousands(n) + " messages waited for their time, and are due now"
 				}
 				return text, map[string]int{"due": n}, err
 			})
@@ -223,15 +223,15 @@ func newMove(p *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			would := fmt.Sprintf("move what waits in %s (%s) to %s, in its order, behind what waits there; dead letters stay", from, thousands(waiting), to)
+			would := fmt.Sprintf("move what waits in %s (%s) to %s, in its order, behind what waits there; dead letters stay", from, operate.Thousands(waiting), to)
 			return a.run(ctx, args, would, map[string]int64{"pending": waiting}, func(ctx context.Context, who operate.Who) (string, any, error) {
 				r, err := d.Move(ctx, from, to, who)
-				text := fmt.Sprintf("moved %s to %s", thousands(int64(r.Moved)), to)
+				text := fmt.Sprintf("moved %s to %s", operate.Thousands(r.Moved), to)
 				if r.Expired > 0 {
-					text += fmt.Sprintf("; %s had expired", thousands(int64(r.Expired)))
+					text += fmt.Sprintf("; %s had expired", operate.Thousands(r.Expired))
 				}
 				if left := r.Left.Pending + r.Left.Claimed; left > 0 {
-					text += fmt.Sprintf("; %s stay, on hold or not due yet", thousands(left))
+					text += fmt.Sprintf("; %s stay, on hold or not due yet", operate.Thousands(left))
 				}
 				return text, r, err
 			})

@@ -119,15 +119,15 @@ func (p *place) writeStatus(s *operate.Status, owners bool) error {
 
 func (p *place) writeBinding(w io.Writer, b *operate.BindingStatus, names int) {
 	head := fmt.Sprintf("%-*s  %s", names, b.Route+"/"+b.Binding, strings.ToUpper(b.State))
-	parts := []string{thousands(b.Pending) + " pending"}
+	parts := []string{operate.Thousands(b.Pending) + " pending"}
 	if !b.OldestPending.IsZero() {
 		parts = append(parts, "oldest "+operate.Span(time.Duration(b.OldestAgeSeconds*float64(time.Second))))
 	}
 	if b.Claimed > 0 {
-		parts = append(parts, thousands(b.Claimed)+" claimed")
+		parts = append(parts, operate.Thousands(b.Claimed)+" claimed")
 	}
 	if b.Dead > 0 {
-		parts = append(parts, thousands(b.Dead)+" dead")
+		parts = append(parts, operate.Thousands(b.Dead)+" dead")
 	}
 	if !b.NextProbe.IsZero() {
 		parts = append(parts, "next probe "+operate.Span(max(0, time.Until(b.NextProbe))))
@@ -189,7 +189,7 @@ func newAudit(p *place) *cobra.Command {
 			for _, e := range entries {
 				what := string(e.Action) + " " + e.Scope
 				if e.Count > 0 {
-					what += fmt.Sprintf(" (%s)", thousands(e.Count))
+					what += fmt.Sprintf(" (%s)", operate.Thousands(e.Count))
 				}
 				wrap(&out, "", "   ", e.At.Local().Format("2006-01-02 15:04:05")+"  "+what+"  by "+e.By+": "+e.Reason)
 			}
