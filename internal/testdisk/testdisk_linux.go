@@ -40,7 +40,7 @@ func With(t *testing.T, size int64, body func(t *testing.T, disk string)) {
 
 func inNamespace(t *testing.T) {
 	t.Helper()
-	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
