@@ -251,7 +251,7 @@ func TestUnservedPartitions(t *testing.T) {
 	} {
 		opts := one(bridge.Binding{Sender: &target{}})
 		opts.Removed, opts.Parked = tc.policy, tc.parked
-		var err error
+		var err, before error
 		synctest.Test(t, func(t *testing.T) {
 			second, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -259,8 +259,12 @@ func TestUnservedPartitions(t *testing.T) {
 			if err2 != nil {
 				t.Fatal(err2)
 			}
+			before = b.CheckStored(second)
 			err = b.Run(second)
 		})
+		if fmt.Sprint(before) != fmt.Sprint(err) {
+			t.Errorf("parked %v: the check says %v, and the start %v", tc.parked, before, err)
+		}
 		if len(tc.refused) == 0 && err != nil {
 			t.Errorf("parked %v: %v", tc.parked, err)
 		}

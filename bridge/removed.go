@@ -48,6 +48,12 @@ func (b *Bridge) unserved(ctx context.Context, l *lineup) (unserved, parked []go
 	if err != nil {
 		return nil, nil, err
 	}
+	unserved, parked = l.unserved(all)
+	return unserved, parked, nil
+}
+
+// unserved picks, out of all figures, those of what l does not serve.
+func (l *lineup) unserved(all []gobridge.Stats) (unserved, parked []gobridge.Stats) {
 	for _, s := range all {
 		switch {
 		case l.byPartition[s.Partition] != nil || s.Pending+s.Claimed+s.Dead == 0:
@@ -57,7 +63,7 @@ func (b *Bridge) unserved(ctx context.Context, l *lineup) (unserved, parked []go
 			unserved = append(unserved, s)
 		}
 	}
-	return unserved, parked, nil
+	return unserved, parked
 }
 
 // isParked reports whether Options.Parked names the partition, its binding or its
@@ -85,7 +91,10 @@ func (b *Bridge) CheckStored(ctx context.Context) error {
 	if len(found.Held) > 0 {
 		return found
 	}
-	return b.refuseUnserved(ctx, l)
+	if unserved, _ := l.unserved(all); len(unserved) > 0 && b.opts.Removed == RemovedRefuse {
+		return &UnservedError{unserved}
+	}
+	return nil
 }
 
 // checkRemoved applies Options.Removed to the routes of l.
