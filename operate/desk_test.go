@@ -151,6 +151,28 @@ func TestExplainSaysWhyAndWhatToDo(t *testing.T) {
 	w.want(w.explain("nobody"), "no route, binding, message or waiting key is named nobody", "gobridge try --id nobody")
 }
 
+// TestARedrivenMessageHasNotFailed since then: the error that it has is of its death.
+func TestARedrivenMessageHasNotFailed(t *testing.T) {
+	w := newWorld(t, memory.Options{}, nil)
+	w.own(crm)
+	w.bury(crm, 1)
+	_, err := w.desk.Do(t.Context(), operate.Job{Kind: operate.Redrive, Filter: gobridge.Filter{Partition: crm}}, ann, nil)
+	w.must(err)
+	quiet := func() {
+		t.Helper()
+		for _, a := range []string{"orders/crm", "d0000"} {
+			for _, answer := range w.explain(a).Steps {
+				t.Errorf("%s: %+v", a, answer)
+			}
+		}
+	}
+	quiet()
+	claimed := w.claim(crm, 1)
+	quiet()
+	w.must(w.store.Release(t.Context(), token, []gobridge.Release{{Ref: claimed[0].Ref(), NotBefore: start.Add(time.Hour), Reason: "failed", Error: "500 again"}}))
+	w.want(w.explain(claimed[0].Envelope.ID), "500 again", "gobridge retry orders/crm --id "+claimed[0].Envelope.ID)
+}
+
 func TestExplainKnowsTheDestination(t *testing.T) {
 	w := newWorld(t, memory.Options{}, nil)
 	w.persist(message(crm, "a", ""))
@@ -386,7 +408,7 @@ func TestWhatAilsTheStoreIsTheCause(t *testing.T) {
 	}{
 		{gobridge.ErrThrottled, operate.StateThrottled, "store throttled"},
 		{gobridge.ErrOutboxFull, operate.StateDisk, "outbox full; new messages are refused, what was accepted is kept and delivered"},
-		{stuck{gobridge.ErrOutboxFull}, operate.StateDisk, "outbox full; until there is room nothing can be written: new messages are refused, and nothing is delivered or discarded; what was accepted is kept"},
+		{stuck{gobridge.ErrOutboxFull}, operate.StateDisk, "outbox full; until there is room next to nothing can be written: new messages are refused, deliveries come to a stand and may be repeated, nothing can be discarded; what was accepted is kept"},
 		{errors.New("AccessDenied"), operate.StateUnwritable, "AccessDenied"},
 	} {
 		w := newWorld(t, memory.Options{}, nil)

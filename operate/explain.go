@@ -281,7 +281,7 @@ func (v *view) claimable(b *bindingOf, r *gobridge.Record) (string, []Step) {
 		}
 		return "waits: " + f.Text, f.Steps
 	}
-	if r.Error != "" {
+	if failedHere(r) {
 		return v.retried(b, r, "is about to be tried again")
 	}
 	return "goes out with the next claim", nil
@@ -294,6 +294,12 @@ func (v *view) notDue(b *bindingOf, r *gobridge.Record) (string, []Step) {
 			[]Step{{"if it must not go at all", gobridgeDo("discard", b.name(), "--id", r.Envelope.ID)}}
 	}
 	return v.retried(b, r, "is tried again at "+clock(due, v.now)+" (in "+Span(due.Sub(v.now))+")")
+}
+
+// failedHere reports whether a record has failed since it was stored or redriven: the
+// error of a dead letter stays with it, and says nothing of how it fares now.
+func failedHere(r *gobridge.Record) bool {
+	return r.Error != "" && (r.Redrives == 0 || r.Attempts > 0 || !r.RetryAt.IsZero())
 }
 
 // retried is about a record that failed before.
@@ -312,7 +318,7 @@ func (v *view) whyHalted(b *bindingOf, r *gobridge.Record, e *gobridge.Explanati
 		head = e.Head
 	}
 	// A redrive, or a discard, may have left what was never tried at the head.
-	if head.Attempts == 0 && head.Error == "" && head.Unsettled == 0 {
+	if head.Attempts == 0 && !failedHere(head) && head.Unsettled == 0 {
 		return "waits: " + f.Text, []Step{letGoOn(e.Control)}
 	}
 	return "waits: " + f.Text, []Step{
@@ -332,7 +338,7 @@ func (v *view) inFlight(b *bindingOf, r *gobridge.Record, cause gobridge.Cause) 
 	if f := v.outage(b); f != nil {
 		return text + ", and the destination is " + f.Text, f.Steps
 	}
-	if r.Error != "" {
+	if failedHere(r) {
 		return v.retried(b, r, text)
 	}
 	return text, nil

@@ -292,7 +292,7 @@ func (v *view) failing(ctx context.Context, b *bindingOf) (*Finding, error) {
 			return nil, err
 		}
 		r := e.Record
-		if r == nil || r.Error == "" || e.Cause == gobridge.CauseHalted || r.State.Ended() {
+		if r == nil || !failedHere(r) || e.Cause == gobridge.CauseHalted || r.State.Ended() {
 			continue
 		}
 		f := &Finding{
@@ -405,7 +405,7 @@ func (d *Desk) checkStore(ctx context.Context) []Finding {
 		}
 	case errors.As(err, &stuck) && stuck.Stuck():
 		f.State = StateDisk
-		f.Text += "; until there is room nothing can be written: new messages are refused, and nothing is delivered or discarded; " +
+		f.Text += "; until there is room next to nothing can be written: new messages are refused, deliveries come to a stand and may be repeated, nothing can be discarded; " +
 			"what was accepted is kept, and all goes on by itself afterwards"
 	case errors.Is(err, gobridge.ErrOutboxFull):
 		f.State = StateDisk

@@ -51,7 +51,7 @@ func CommandLine(args []string) string {
 	out := make([]string, len(args))
 	for i, arg := range args {
 		if strings.Contains(arg, "\x00") {
-			return "# no shell can give " + Visible(strconv.Quote(arg)) + " to a program, for it has a NUL"
+			return "# no shell can give " + Visible(strconv.Quote(arg)) + " to a program, for it has a NUL; the console and the admin API can act on it"
 		}
 		out[i] = quote(arg)
 	}
