@@ -29,11 +29,11 @@ func (d *decoder) checkAdmin(c *Config) {
 		d.reportAt(d.at["admin.tokens"], "admin.tokens", "give read, operate or both", "there is no token, and nobody could look or act")
 	}
 	if c.UsesHTTP() && a.Listen.meets(c.HTTP.Listen) {
-		where, other := "admin.listen", "http.listen"
+		where, other, address := "admin.listen", "http.listen", c.HTTP.Listen
 		if _, given := d.at[where]; !given { // it has its default
-			where, other = other, where
+			where, other, address = other, where, a.Listen
 		}
-		d.reportAt(d.at[where], where, "give each a port of its own", "port %s is that of %s too, %s", c.HTTP.Listen.port(), other, a.Listen)
+		d.reportAt(d.at[where], where, "give each a port of its own", "port %s is that of %s too, %s", address.port(), other, address)
 	}
 	for i, h := range a.Hosts {
 		at := "admin.hosts[" + strconv.Itoa(i) + "]"

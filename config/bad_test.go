@@ -120,7 +120,7 @@ var bad = []struct {
 	{name: "address", text: edit("version: 1", "version: 1\nhttp: { listen: localhost }"), schema: true, want: []string{
 		`b.yaml:3:17: "localhost" is not an address; at http.listen; write host:port, like 127.0.0.1:8080`}},
 	{name: "one port for two", text: edit("version: 1", "version: 1\nhttp: { listen: localhost:8080 }\nadmin: { listen: 127.0.0.1:8080, tokens: { read: sixteen-characters } }"), want: []string{
-		`b.yaml:4:18: port 8080 is that of http.listen too, 127.0.0.1:8080; at admin.listen; give each a port of its own`}},
+		`b.yaml:4:18: port 8080 is that of http.listen too, localhost:8080; at admin.listen; give each a port of its own`}},
 	{name: "the port of a default", text: edit("version: 1", "version: 1\nhttp: { listen: 0.0.0.0:9090 }\nadmin: { tokens: { read: sixteen-characters } }"), want: []string{
 		`b.yaml:3:17: port 9090 is that of admin.listen too, 127.0.0.1:9090; at http.listen; give each a port of its own`}},
 	{name: "port", text: edit("version: 1", "version: 1\nhttp: { listen: localhost:99999 }"), want: []string{

@@ -120,6 +120,11 @@ it or nothing. A terminal that is closed sends SIGHUP, too, and the bridge goes 
 without it: stop it with Ctrl-C before.`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// All the time: a reload that comes early waits, one that comes late is left,
+			// and neither ends the process, which is what SIGHUP does by default.
+			reloads := make(chan os.Signal, 1)
+			signal.Notify(reloads, syscall.SIGHUP)
+			defer signal.Stop(reloads)
 			c, err := config.Load(args[0])
 			if err != nil {
 				return err
@@ -128,7 +133,7 @@ without it: stop it with Ctrl-C before.`,
 			if err := checkParts(c); err != nil {
 				return err
 			}
-			return run(cmd.Context(), args[0], c, stdout, newLogger(c.Log, stderr))
+			return run(cmd.Context(), args[0], c, reloads, stdout, newLogger(c.Log, stderr))
 		},
 	}
 	cmd.SetFlagErrorFunc(fileWithoutFlag)

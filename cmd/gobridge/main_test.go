@@ -134,7 +134,7 @@ routes:
 `)
 	admin := write(t, `
 version: 1
-store: { memory: {} }
+store: { sqlite: { path: `+t.TempDir()+` } }
 admin: { tokens: { read: short } }
 routes: { r: { source: { http: { path: /r } }, bindings: { b: { stdout: {} }, f: { file: { path: `+t.TempDir()+` } } } } }
 `)
@@ -145,6 +145,7 @@ routes: { r: { source: { http: { path: /r } }, bindings: { b: { stdout: {} }, f:
 	}{
 		{"what only the admin listener knows", []string{"validate", admin}, []string{admin + ":4:8: ", "16", "; at admin"}},
 		{"run what only the admin listener knows", []string{"run", admin}, []string{admin + ":4:8: "}},
+		{"a directory for the outbox", []string{"validate", admin}, []string{" is a directory; name a file; at store.sqlite"}},
 		{"a directory for a file", []string{"validate", admin}, []string{" is a directory; name a file; at routes.r.bindings.f.file"}},
 		{"what only the source knows", []string{"validate", carried}, []string{carried + ":5:24: ", "cookie is a credential", "; at routes.r.source.http"}},
 		{"run what only the source knows", []string{"run", carried}, []string{carried + ":5:24: ", "cookie is a credential"}},

@@ -6,8 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,12 +19,7 @@ import (
 // It comes up from the store to the sources and goes down the other way: no more
 // requests are taken and those in flight are answered, then what is on its way out
 // is settled, then files and store are closed.
-func run(ctx context.Context, path string, c *config.Config, stdout io.Writer, log *slog.Logger) (err error) {
-	// All the time: a reload that comes early waits, one that comes late is left, and
-	// neither ends the process, which is what SIGHUP does by default.
-	reloads := make(chan os.Signal, 1)
-	signal.Notify(reloads, syscall.SIGHUP)
-	defer signal.Stop(reloads)
+func run(ctx context.Context, path string, c *config.Config, reloads <-chan os.Signal, stdout io.Writer, log *slog.Logger) (err error) {
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w.String())
 	}

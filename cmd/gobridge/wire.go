@@ -89,6 +89,11 @@ func checkParts(c *config.Config) error {
 	if _, err := newAdmin(context.Background(), idle, memory.New(memory.Options{})); err != nil {
 		errs = append(errs, err)
 	}
+	if s := c.Store.SQLite; s != nil {
+		if info, err := os.Stat(s.Path); err == nil && info.IsDir() {
+			errs = append(errs, c.Wrong(fmt.Errorf("%s is a directory; name a file", s.Path), "store", "sqlite"))
+		}
+	}
 	for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 		for _, binding := range slices.Sorted(maps.Keys(c.Routes[route].Bindings)) {
 			if f := c.Routes[route].Bindings[binding].File; f != nil {
